@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from strongroom.measure.testbed.command import Measurement
+    from strongroom.measure.testbed.command import CommandUsage
 
 OURS = "strongroom"
 # Strongroom of another commit, to measure the cost of a change.
@@ -25,7 +25,7 @@ class Run:
     contender: str
     step: str
     round_number: int
-    measurement: Measurement
+    measurement: CommandUsage
     stored_bytes: int | None = None
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from bench.figures import Run
-from strongroom.measure.testbed.command import Measurement
+from strongroom.measure.testbed.command import CommandUsage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ def _run_from(values: dict[str, object]) -> Run:
     measurement = values.pop("measurement")
     if not isinstance(measurement, dict):
         raise TypeError("a run without its measurement")
-    return Run(measurement=Measurement(**measurement), **values)  # type: ignore[arg-type]
+    return Run(measurement=CommandUsage(**measurement), **values)  # type: ignore[arg-type]
 
 
 def load_results(path: Path) -> dict[str, RowResult]:

@@ -18,7 +18,7 @@ from bench.figures import Run
 from bench.floors import floor_commands, read, scan
 from bench.machine import describe_machine
 from bench.results import RowResult
-from strongroom.measure.testbed.command import Measurement, measure
+from strongroom.measure.testbed.command import CommandUsage, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -103,8 +103,8 @@ class RowRunner:
 
     def _measured(
         self, contender: Contender, commands: Sequence[Command], step: str
-    ) -> Measurement:
-        total: Measurement | None = None
+    ) -> CommandUsage:
+        total: CommandUsage | None = None
         for command in commands:
             measurement = measure(
                 command.arguments,

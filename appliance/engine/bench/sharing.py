@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom.measure.testbed.command import Measurement, adopted_orphans, measure
+from strongroom.measure.testbed.command import CommandUsage, adopted_orphans, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +67,7 @@ class Tool:
             "RESTIC_PASSWORD": PASSWORD,
         }
 
-    def run(self, *words: str) -> Measurement:
+    def run(self, *words: str) -> CommandUsage:
         """Run a command; what it printed is in the log of its tool."""
         log = self.fleet.folder / f"{self.name}.log"
         with adopted_orphans():

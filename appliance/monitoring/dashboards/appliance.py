@@ -7,36 +7,35 @@ from typing import TYPE_CHECKING
 from grafana_foundation_sdk.builders.dashboard import Row
 
 from dashboards.parts import (
+    YES,
     Column,
     Query,
     above,
     below,
     curves,
+    filled,
     new_dashboard,
     number,
     plain,
     rows,
-    variable,
+    with_nodes,
 )
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-YES = {"0": "no", "1": "yes"}
 DISKS = 'device!~"loop.*|ram.*|sr.*"'
 NETWORK = 'device!~"lo|veth.*"'
 
 
 def appliance() -> Dashboard:
     """The dashboard."""
-    board = (
-        new_dashboard("strongroom-appliance", "Strongroom / Appliance", "Daemons, disk, network, TLS and repository.")
-        .with_variable(variable("node_job", "Node job", "label_values(strongroom_storage_size_bytes, job)"))
-        .with_variable(
-            variable("node", "Node", 'label_values(strongroom_storage_size_bytes{job=~"$node_job"}, instance)')
-        )
+    board = with_nodes(
+        new_dashboard("strongroom-appliance", "Strongroom / Appliance", "Daemons, disk, network, TLS and repository."),
+        "label_values(strongroom_storage_size_bytes, job)",
+        'label_values(strongroom_storage_size_bytes{job=~"$node_job"}, instance)',
     )
-    for panel in (
+    panels = (
         Row("Daemons"),
         number(
             "Director up",
@@ -264,6 +263,5 @@ def appliance() -> Dashboard:
                 "{{device}} sent",
             ),
         ),
-    ):
-        board = board.with_row(panel) if isinstance(panel, Row) else board.with_panel(panel)
-    return board
+    )
+    return filled(board, panels)

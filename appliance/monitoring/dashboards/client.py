@@ -8,23 +8,25 @@ from grafana_foundation_sdk.builders.dashboard import Row
 
 from dashboards.fleet import STATUS
 from dashboards.parts import (
+    YES,
     Column,
     Query,
     above,
     below,
     curves,
+    filled,
     new_dashboard,
     number,
     plain,
     rows,
     variable,
+    with_nodes,
 )
 
 if TYPE_CHECKING:
     from grafana_foundation_sdk.builders.dashboard import Dashboard
 
 OF = '{client="$client", backup_job=~"$backup_job"}'
-YES = {"0": "no", "1": "yes"}
 MY_NODE = '* on (instance) group_left () (strongroom_agent_build_info{client="$client"})'
 
 
@@ -43,14 +45,12 @@ def client() -> Dashboard:
             f'label_values(strongroom_backup_last_run_status{{{of}, client="$client"}}, backup_job)',
         )
     )
-    board = board.with_variable(
-        variable("node_job", "Node job", 'label_values(strongroom_agent_build_info{client="$client"}, job)')
-    ).with_variable(
-        variable(
-            "node", "Node", 'label_values(strongroom_agent_build_info{client="$client", job=~"$node_job"}, instance)'
-        )
+    board = with_nodes(
+        board,
+        'label_values(strongroom_agent_build_info{client="$client"}, job)',
+        'label_values(strongroom_agent_build_info{client="$client", job=~"$node_job"}, instance)',
     )
-    for panel in (
+    panels = (
         Row("Now"),
         number(
             "Age",
@@ -210,6 +210,5 @@ def client() -> Dashboard:
             first=("Status",),
             width=12,
         ),
-    ):
-        board = board.with_row(panel) if isinstance(panel, Row) else board.with_panel(panel)
-    return board
+    )
+    return filled(board, panels)

@@ -13,6 +13,7 @@ from dashboards.parts import (
     above,
     below,
     curves,
+    filled,
     heat,
     new_dashboard,
     number,
@@ -43,7 +44,7 @@ def fleet() -> Dashboard:
             "client", "Client", 'label_values(strongroom_agent_connected{job=~"$job", instance=~"$instance"}, client)'
         )
     )
-    for panel in (
+    panels = (
         Row("Now"),
         number(
             "Late",
@@ -200,9 +201,8 @@ def fleet() -> Dashboard:
         curves(
             "Repository", "What all packs take.", "bytes", Query("strongroom_repository_stored_bytes", "{{storage}}")
         ),
-    ):
-        board = board.with_row(panel) if isinstance(panel, Row) else board.with_panel(panel)
-    return board
+    )
+    return filled(board, panels)
 
 
 def _named(expression: str) -> str:

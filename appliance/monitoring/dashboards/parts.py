@@ -37,7 +37,7 @@ NODE = 'job=~"$node_job", instance=~"$node"'
 TAG = "strongroom"
 CLIENT_LINK = "/d/strongroom-client?${datasource:queryparam}&var-client=${__data.fields.client}&${__url_time_range}"
 GREEN, AMBER, RED = "green", "orange", "red"
-
+YES = {"0": "no", "1": "yes"}
 
 _METRIC = re.compile(r"\b((?:strongroom|node)_[a-zA-Z0-9_]+|up)\b(\{)?")
 # Metrics that node_exporter hands on, from files or of its own.
@@ -203,6 +203,20 @@ def new_dashboard(uid: str, title: str, description: str) -> dashboard.Dashboard
             .include_vars(True)
             .keep_time(True)
         )
+    )
+
+
+def filled(board: dashboard.Dashboard, panels: Sequence[dashboard.Row | Any]) -> dashboard.Dashboard:
+    """The dashboard with these rows and panels, in order."""
+    for panel in panels:
+        board = board.with_row(panel) if isinstance(panel, dashboard.Row) else board.with_panel(panel)
+    return board
+
+
+def with_nodes(board: dashboard.Dashboard, jobs_query: str, nodes_query: str) -> dashboard.Dashboard:
+    """The dashboard with the variables of which machines' node_exporter it shows."""
+    return board.with_variable(variable("node_job", "Node job", jobs_query)).with_variable(
+        variable("node", "Node", nodes_query)
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from strongroom.measure.testbed.command import Measurement
+    from strongroom.measure.testbed.command import CommandUsage
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def _sample(
     place: Place,
     way: str,
     number: int,
-    taken: Measurement,
+    taken: CommandUsage,
     server_cpu_seconds: float,
     server_peak_bytes: int,
     stored_bytes: int,

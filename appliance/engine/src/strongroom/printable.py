@@ -1,4 +1,4 @@
-"""The door for everything that is shown: names and texts, escaped for a terminal, a log, a mail.
+"""Escapes everything that is shown: names and texts, for a terminal, a log, a mail.
 
 A file name, or text from a peer, may hold control characters that drive a terminal, characters
 that reverse the direction of writing, or line ends that forge lines. `printable` makes any text one

@@ -5,13 +5,13 @@ import os
 import pytest
 
 from kit.director_in_process import OPERATOR, TestDirector, client, in_loop, job
+from kit.director_with_repositories import rebuild_catalog
 from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up, new_repository, read_back
 from kit.virtual_time import ShiftedTime
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.content.digests import object_name
-from strongroom.daemons.director.results import RestoreRequest
-from strongroom.daemons.director.snapshots.reconciliation import rebuild_catalog
+from strongroom.daemons.director.results.snapshots import RestoreRequest
 from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import (
     DamageError,

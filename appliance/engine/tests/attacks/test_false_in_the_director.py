@@ -8,11 +8,12 @@ from functools import partial
 import pytest
 
 from kit.director_in_process import OPERATOR, TestDirector, client, in_loop, job
+from kit.director_with_repositories import rebuild_catalog
 from kit.forged_snapshot import NO_BLOCK, file_row, forge
 from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up, new_repository, read_back
 from kit.virtual_time import ShiftedTime
-from strongroom.daemons.director.results import RestoreRequest, SnapshotFilter
-from strongroom.daemons.director.snapshots.reconciliation import rebuild_catalog, reconcile
+from strongroom.daemons.director.results.snapshots import RestoreRequest, SnapshotFilter
+from strongroom.daemons.director.snapshots.reconciliation import reconcile
 from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import ConflictError, FalseSnapshotError, SetBackError
 from strongroom.jobs.check.vouch import required_judge, vouch
@@ -65,7 +66,7 @@ class Site:
         return await self.director.run(run.id), made.id
 
     async def snapshots(self, **wanted):
-        found = await self.director.service.queries.snapshots(SnapshotFilter(**wanted))
+        found = await self.director.service.snapshots.find(SnapshotFilter(**wanted))
         return {one.id: one.false_reason for one in found}
 
     async def compared(self, function=reconcile):
@@ -247,7 +248,7 @@ def test_a_store_that_was_set_back_is_told_and_the_next_backup_goes_on(site, tmp
         folder(set_back)
         assert (await site.compared()).gone == (second,)
         assert f"does not show snapshot {second[:8]} of web1" in await site.warnings()
-        missed = await director.service.queries.missed_snapshots()
+        missed = await director.service.snapshots.missed()
         assert [one.id for one in missed] == [second]
         run = await director.start("nightly", level="incremental")
         assert agent.order().parent == first
@@ -257,7 +258,7 @@ def test_a_store_that_was_set_back_is_told_and_the_next_backup_goes_on(site, tmp
         gone = await director.service.commands.forget_snapshot(second, OPERATOR)
         assert gone.removed_ns
         assert await site.warnings() == ""
-        assert not await director.service.queries.missed_snapshots()
+        assert not await director.service.snapshots.missed()
 
     whole(director=site.director)
 

@@ -3,10 +3,11 @@
 import pytest
 
 from kit.director_in_process import OPERATOR, TestDirector, client, in_loop, job
+from kit.director_with_repositories import rebuild_catalog
 from kit.tiny_backup import PASSPHRASE
 from kit.virtual_time import ShiftedTime
-from strongroom.daemons.director.results import SnapshotFilter
-from strongroom.daemons.director.snapshots.reconciliation import rebuild_catalog, reconcile
+from strongroom.daemons.director.results.snapshots import SnapshotFilter
+from strongroom.daemons.director.snapshots.reconciliation import reconcile
 from strongroom.repo.snapshots import Snapshot, Totals, write_snapshot
 
 JOBS = client("web1") + job("nightly") + job("other")
@@ -47,7 +48,7 @@ def store(daemon, open_as):
 
 
 async def entered(director):
-    return {one.id for one in await director.service.queries.snapshots(SnapshotFilter())}
+    return {one.id for one in await director.service.snapshots.find(SnapshotFilter())}
 
 
 async def backed_up(director, agent, store):

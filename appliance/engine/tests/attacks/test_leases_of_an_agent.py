@@ -6,7 +6,8 @@ import struct
 import pytest
 
 from kit.tiny_backup import back_up, new_repository, read_back
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.leases import APPLIANCE, MOST_AGE_SECONDS
 from strongroom.stores.local import LocalStore

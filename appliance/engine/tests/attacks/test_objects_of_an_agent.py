@@ -11,7 +11,8 @@ from strongroom.errors import DamageError
 from strongroom.jobs.check.check import CheckOptions, check
 from strongroom.jobs.check.vouch import required_judge, vouch
 from strongroom.jobs.repair.repair import RepairOptions, repair
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.snapshots import list_snapshots, was_stored_unreadable
 

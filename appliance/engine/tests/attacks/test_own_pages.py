@@ -15,7 +15,7 @@ from strongroom.daemons.director.catalog.access import add_audit
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run
 from strongroom.daemons.director.catalog.snapshots import SnapshotRecord, add_snapshots
-from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.results.access import Actor
 from strongroom.daemons.director.web.sessions import COOKIE
 from strongroom.net.control.messages import StartBackup
 from strongroom.net.control.own_requests import OWN_HEADER, OWN_HEADERS

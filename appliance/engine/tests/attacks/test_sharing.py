@@ -13,7 +13,8 @@ from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.errors import DamageError, KeyRightError
 from strongroom.jobs.check.vouch import required_judge, vouch
 from strongroom.jobs.share.share import ShareOptions, share
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.index.chunk_table import ChunkTable
 from strongroom.repo.index.objects import read_index_object, write_index_object

@@ -6,7 +6,8 @@ from kit.forged_snapshot import NO_BLOCK, file_row, forge
 from kit.tiny_backup import back_up, read_back
 from strongroom.errors import DamageError
 from strongroom.jobs.check.vouch import required_judge, vouch
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.block_columns import BlockColumns
 from strongroom.repo.packs import KIND_DATA, PackFooter

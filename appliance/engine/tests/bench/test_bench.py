@@ -19,14 +19,16 @@ from bench.results import RowResult, load_results, save_results
 from bench.targets import TARGETS, Target, judge
 
 from bench import report
-from strongroom.measure.testbed.command import CommandError, Measurement, adopted_orphans, measure
+from strongroom.measure.testbed.command import CommandError, CommandUsage, adopted_orphans, measure
 
 MB = 1_000_000
 
 
 def _run(contender: str, step: str, wall: float, number: int = 0, stored: int | None = None) -> Run:
     memory = round(wall * 10 * MB)
-    return Run(contender, step, number, Measurement(wall, wall * 2, memory, memory // 2, 7), stored)
+    return Run(
+        contender, step, number, CommandUsage(wall, wall * 2, memory, memory // 2, 7), stored
+    )
 
 
 def _row(runs: list[Run], name: str = "kernel", scale: float = 1.0) -> RowResult:
@@ -108,7 +110,7 @@ def test_a_target_is_judged_by_its_limit(target: Target, figure: str, met: bool 
 
 
 def test_memory_is_judged_by_the_larger_way_of_measuring() -> None:
-    run = Run(OURS, "first", 0, Measurement(1, 1, 50 * MB, 70 * MB, 3))
+    run = Run(OURS, "first", 0, CommandUsage(1, 1, 50 * MB, 70 * MB, 3))
     assert Target("kernel", "first", "memory", 60).verdict(summarise([run])).met is False
 
 
@@ -248,8 +250,8 @@ def test_a_failing_command_says_why(tmp_path: Path) -> None:
 
 
 def test_steps_of_several_commands_add_times_and_keep_the_peak() -> None:
-    joined = Measurement(1, 2, 30, 4, 5).joined(Measurement(10, 20, 3, 40, 50))
-    assert joined == Measurement(11, 22, 30, 40, 55)
+    joined = CommandUsage(1, 2, 30, 4, 5).joined(CommandUsage(10, 20, 3, 40, 50))
+    assert joined == CommandUsage(11, 22, 30, 40, 55)
 
 
 @pytest.mark.parametrize("name", ["media", "empty", "small", "startup"])

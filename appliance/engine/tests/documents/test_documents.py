@@ -49,6 +49,24 @@ def test_every_page_says_for_whom_it_is():
             assert re.match(r"# .+\n\n\*For ", page.read_text("utf-8")), page
 
 
+def rows_of(page: str) -> list[list[str]]:
+    """The cells of all tables of a page."""
+    lines = (DOCUMENTS / page).read_text("utf-8").splitlines()
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line[:1] == "|"]
+
+
+def test_the_page_on_tuning_gives_every_knob_the_default_of_the_table():
+    overview = [row for row in rows_of("reference/knobs.md") if row[0].startswith("[")]
+    defaults = {row[0][1:].partition("]")[0]: row[-1] for row in overview}
+    told = {
+        name: row[1]
+        for row in rows_of("tuning.md")
+        for name in row[0].split(", ")
+        if name in defaults
+    }
+    assert told == defaults
+
+
 def test_the_tests_that_documents_name_are_there():
     named = {
         name

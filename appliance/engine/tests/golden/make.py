@@ -27,7 +27,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from strongroom.repo.repository import VERSION
+from strongroom.repo.configuration import VERSION
 
 HERE = Path(__file__).resolve().parent
 PASSPHRASE: Final = "golden passphrase"

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from kit.agents_in_process import SimulatedAgent, SimulatedLink
 from strongroom.daemons.director.director import Director
-from strongroom.daemons.director.results import Actor, Run, RunFilter
+from strongroom.daemons.director.results.access import Actor
+from strongroom.daemons.director.results.runs import Run, RunFilter
 from strongroom.daemons.director.runs.plan import JobPlan, Overrides, plan
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kit.director_in_process import TestDirector
 from kit.prepared_commands import LOCALE, run_command
 from kit.tiny_backup import CHEAP
+from strongroom.daemons.director.snapshots.reconciliation import reconcile
 from strongroom.net.identities.authority import Authority
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
@@ -19,12 +20,18 @@ if TYPE_CHECKING:
 
     from kit.agents_in_process import SimulatedAgent
     from kit.virtual_time import ShiftedTime
+    from strongroom.daemons.director.context import DirectorContext
 
 PASSPHRASE = b"open sesame"
 ADMIN = """Job { Name = admin; Type = Admin; Storage = main; Pool = Default; Messages = Standard
   Client = web1; FileSet = Home
   RunScript { RunsWhen = Before; RunsOnClient = no; %s } }
 """
+
+
+def rebuild_catalog(context: DirectorContext, storage: str) -> int:
+    """Rebuild the catalog from the repository of a storage; how many snapshots were new."""
+    return len(reconcile(context, storage, rebuilds=True).entered)
 
 
 class Place(TestDirector):

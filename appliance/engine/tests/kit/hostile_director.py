@@ -14,7 +14,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 
-from strongroom.daemons.director import results
+from strongroom.daemons.director.results import access, notices, resources, runs, snapshots, status
 from strongroom.net.channels.tls_contexts import server_context
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ _TIME = "2026-11-21T13:46:38.651997528Z"
 _WORDS = {"failed", "error"}
 _TIMES = {
     field.name.removesuffix("_ns")
-    for kind in vars(results).values()
+    for module in (access, notices, resources, runs, snapshots, status)
+    for kind in vars(module).values()
     if dataclasses.is_dataclass(kind)
     for field in dataclasses.fields(kind)
     if field.name.endswith("_ns")
@@ -77,10 +78,10 @@ class HostileDirector:
             described = methods.get(method.lower())
             if described is None or not pattern.fullmatch(path):
                 continue
-            for status, response in described["responses"].items():
-                if status.startswith("2"):
+            for code, response in described["responses"].items():
+                if code.startswith("2"):
                     content = response.get("content", {}).get("application/json")
-                    return int(status), None if content is None else self._made(content["schema"])
+                    return int(code), None if content is None else self._made(content["schema"])
         return 404, {"error_id": "unknown-name", "message": self.evil}
 
     def events(self) -> str:

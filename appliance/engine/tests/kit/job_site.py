@@ -16,7 +16,8 @@ from strongroom.jobs.backup.options import BackupOptions, Tuning
 from strongroom.jobs.check.check import CheckOptions, DataSubset, check
 from strongroom.jobs.repair.repair import RepairOptions, repair
 from strongroom.jobs.upkeep.forget import ForgetOptions, forget
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.jobs.upkeep.retention import RetentionRules
 from strongroom.progress import NullProgress
 from strongroom.repo.repository import Repository

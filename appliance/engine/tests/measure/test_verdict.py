@@ -6,9 +6,9 @@ import pytest
 from strongroom.errors import UsageError
 from strongroom.measure.comparison import Measured, compare, comparison_sentences
 from strongroom.measure.profile import (
-    Disk,
+    DiskProfile,
     Machine,
-    Network,
+    NetworkProfile,
     Profile,
     RandomReads,
     Speed,
@@ -41,12 +41,12 @@ def profile(
     network = None
     if send_rate:
         transfers = (Transfer("send", 1, send_rate / 2), Transfer("send", 4, send_rate))
-        network = Network("vault", "tls", 500, 10, 1448, 1500, "cubic", 0, 1000, transfers)
+        network = NetworkProfile("vault", "tls", 500, 10, 1448, 1500, "cubic", 0, 1000, transfers)
     return Profile(
         "2026-01-01",
         Machine("web1", "a processor", cores, ("aes",), 8 << 30, 6 << 30, "6.1", "3.11"),
         tuple(Speed(name, "digest", rate * MEGA, rate * MEGA) for name, rate in FAST.items()),
-        Disk(
+        DiskProfile(
             "/home", "sda", "ext4", False, 1 << 30, True,
             (RandomReads(1, 10_000, 100, 90, 150, 200),),
             (Streaming("read", 1 << 20, disk_rate), Streaming("write", 1 << 20, disk_rate)),

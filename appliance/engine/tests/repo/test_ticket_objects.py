@@ -9,7 +9,8 @@ from kit.tiny_backup import back_up, new_repository, read_back
 from strongroom.content.digests import object_name
 from strongroom.errors import DamageError, ObjectMissingError, QuotaError, UnknownFormatError
 from strongroom.jobs.check.check import CheckOptions, check
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo import ticket_objects
 from strongroom.repo.keys.roles import PACK_ENTRY_SIZE

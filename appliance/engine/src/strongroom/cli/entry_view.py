@@ -12,34 +12,13 @@ from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
 from strongroom.errors import DamageError
 from strongroom.printable import printable
-from strongroom.rows.rows import CHANGED, UNREADABLE
+from strongroom.rows.kinds import STATE_NAMES, kind_name
 from strongroom.scan.attributes import decode_xattrs
 
 if TYPE_CHECKING:
     from strongroom.rows.views import RowView
 
-_KINDS = {
-    stat.S_IFREG: "file",
-    stat.S_IFDIR: "directory",
-    stat.S_IFLNK: "symlink",
-    stat.S_IFIFO: "fifo",
-    stat.S_IFCHR: "character-device",
-    stat.S_IFBLK: "block-device",
-}
-_TYPE_BITS = {name: bits for bits, name in _KINDS.items()}
-KIND_NAMES = tuple(_KINDS.values())
-STATE_NAMES = {UNREADABLE: "unreadable", CHANGED: "changed"}
 _ACL_NAME = b"system.posix_acl_"
-
-
-def kind_name(mode: int) -> str:
-    """`file`, `directory`, `symlink`, `fifo`, `character-device` or `block-device`."""
-    return _KINDS.get(stat.S_IFMT(mode), "other")
-
-
-def type_bits(kind: str) -> int:
-    """The file type bits (S_IFMT) of a kind, 0 for `other`."""
-    return _TYPE_BITS.get(kind, 0)
 
 
 def entry_object(row: RowView) -> dict[str, object]:

@@ -82,7 +82,7 @@ def snapshot_filter(
     return choose
 
 
-class Choice:
+class SnapshotChoice:
     """The snapshots that the options select, and what is known against them and the store.
 
     snapshots: without pages, the oldest first; without those that were found false, which are in
@@ -162,7 +162,7 @@ def chosen_snapshot(
     arguments: argparse.Namespace, repository: Repository, terminal: Terminal, wanted: str
 ) -> Snapshot:
     """The snapshot that `wanted` selects (see `Choice.find`), with its pages. KeyRightError."""
-    choice = Choice(arguments, repository)
+    choice = SnapshotChoice(arguments, repository)
     if wanted != "latest":
         choice.warn(terminal)
     return repository.snapshot(choice.find(wanted).id)

@@ -4,8 +4,8 @@ With --json standard output carries JSON objects only, one per line; without it,
 provides both forms (`emit` and `line`) and the terminal picks the requested one.
 
 Bytes inside an emitted object (names from a file system) become a string where they are UTF-8 and
-`{"base64": "..."}` where they are not, so that no name is lost or changed. Everything else passes
-the door of `strongroom.printable`: no name, whatever it holds, drives the terminal or makes a line
+`{"base64": "..."}` where they are not, so that no name is lost or changed. Everything else is
+escaped by `strongroom.printable`: no name, whatever it holds, drives the terminal or makes a line
 of its own. Only colours and the live line are control codes, and only this module writes those.
 
 `_lock` guards both streams and the live line; any thread may write.

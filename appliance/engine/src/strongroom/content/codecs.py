@@ -29,8 +29,6 @@ LZ4 = 2
 GZIP = 3
 LZO = 4
 
-CODEC_NAMES = {NONE: "none", ZSTD: "zstd", LZ4: "lz4", GZIP: "gzip", LZO: "lzo"}
-
 
 @dataclass(frozen=True, slots=True)
 class Compression:

@@ -36,7 +36,7 @@ class Measured(NamedTuple):
         return self.bytes_read / self.seconds if self.seconds else 0.0
 
 
-class Comparison(NamedTuple):
+class PredictionCheck(NamedTuple):
     """A backup beside its prediction; `folder`: whose measurements were taken for it."""
 
     predicted: Prediction
@@ -50,16 +50,16 @@ class Comparison(NamedTuple):
         return self.measured.seconds / self.predicted.seconds if self.predicted.seconds else 0.0
 
 
-def compare(profile: Profile, measured: Measured) -> Comparison | None:
+def compare(profile: Profile, measured: Measured) -> PredictionCheck | None:
     """None where the profile predicts nothing."""
     entries, read, size_bytes = measured.entries, measured.files_read, measured.bytes_read
     predicted = backup_prediction(profile, entries, read, size_bytes)
     if predicted is None or profile.tree is None or not predicted.seconds:
         return None
-    return Comparison(predicted, measured, profile.tree.folder, profile.taken_at)
+    return PredictionCheck(predicted, measured, profile.tree.folder, profile.taken_at)
 
 
-def comparison_sentences(found: Comparison) -> Iterator[str]:
+def comparison_sentences(found: PredictionCheck) -> Iterator[str]:
     """Predicted and measured, and what a difference may mean."""
     predicted, measured = found.predicted, found.measured
     for name, one, seconds in (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from strongroom import clock
 from strongroom.errors import UsageError
-from strongroom.measure.profile import Disk, RandomReads, Streaming
+from strongroom.measure.profile import DiskProfile, RandomReads, Streaming
 from strongroom.printable import printable
 from strongroom.scan.mounts import file_system_type
 
@@ -36,7 +36,7 @@ _WRITE_BYTES: Final = 4 << 20
 _MEBIBYTE: Final = 1 << 20
 
 
-def measure_disk(folder: str, seconds: float, tell: Callable[[str], None]) -> Disk:
+def measure_disk(folder: str, seconds: float, tell: Callable[[str], None]) -> DiskProfile:
     """Measure for `seconds` at each depth and block size; `tell` gets a word on each step.
 
     Raises UsageError when there is no room, no fio, or the folder takes no files.
@@ -55,7 +55,7 @@ def measure_disk(folder: str, seconds: float, tell: Callable[[str], None]) -> Di
                 tell(f"streaming, {direction} in blocks of {block_bytes >> 10} KiB")
                 streaming.append(_stream(path, direction, block_bytes, seconds, is_direct))
     device, rotates = device_of(folder)
-    return Disk(
+    return DiskProfile(
         printable(os.path.abspath(folder)),
         device,
         file_system_type(os.fsencode(os.path.realpath(folder))).decode("ascii", "replace"),

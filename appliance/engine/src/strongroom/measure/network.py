@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from strongroom import clock
-from strongroom.measure.profile import Network, Transfer
+from strongroom.measure.profile import NetworkProfile, Transfer
 from strongroom.measure.together import rate_together
 from strongroom.net.storage.client import StorageClient
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, FrameType, Probe, StorageHello
@@ -40,7 +40,7 @@ _NAME_BYTES: Final = 16
 
 def measure_network(
     server: str, connect: Callable[[], Channel], seconds: float, tell: Callable[[str], None]
-) -> Network:
+) -> NetworkProfile:
     """Measure the way to a daemon; `connect` makes a channel of its own for each connection.
 
     Raises UsageError, ConnectionLostError, PeerRefusedError, and RightError when the certificate
@@ -66,7 +66,7 @@ def measure_network(
             rate = rate_together(lambda of=prepare: of(connect, server), seconds, streams)  # type: ignore[misc]
             transfers.append(Transfer(direction, streams, rate))
     after = _segments()
-    return Network(
+    return NetworkProfile(
         server,
         mode,
         float(info[_RTT]),

@@ -58,7 +58,7 @@ class Streaming(msgspec.Struct, frozen=True):
     bytes_per_second: float
 
 
-class Disk(msgspec.Struct, frozen=True):
+class DiskProfile(msgspec.Struct, frozen=True):
     """The disk below a folder. `is_direct`: past the page cache, as the figures should be."""
 
     folder: str
@@ -128,7 +128,7 @@ class Transfer(msgspec.Struct, frozen=True):
     bytes_per_second: float
 
 
-class Network(msgspec.Struct, frozen=True):
+class NetworkProfile(msgspec.Struct, frozen=True):
     """The way to a storage daemon. `retransmitted`: segments, of all that were `sent_segments`."""
 
     server: str
@@ -149,9 +149,9 @@ class Profile(msgspec.Struct, frozen=True):
     taken_at: str
     machine: Machine
     speeds: tuple[Speed, ...] = ()
-    disk: Disk | None = None
+    disk: DiskProfile | None = None
     tree: Tree | None = None
-    network: Network | None = None
+    network: NetworkProfile | None = None
     notes: tuple[str, ...] = ()
     version: int = PROFILE_VERSION
 

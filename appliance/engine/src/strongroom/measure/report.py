@@ -12,7 +12,7 @@ from strongroom.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from strongroom.measure.profile import Disk, Network, Profile, Tree
+    from strongroom.measure.profile import DiskProfile, NetworkProfile, Profile, Tree
 
 MEGA = 1e6
 
@@ -135,7 +135,7 @@ def _tree(tree: Tree) -> Iterator[str]:
     )
 
 
-def _disk(disk: Disk) -> Iterator[str]:
+def _disk(disk: DiskProfile) -> Iterator[str]:
     kind = {None: "", True: ", rotates", False: ", does not rotate"}[disk.rotates]
     yield f"<h2>The disk below {escape(printable(disk.folder))}</h2>"
     yield (
@@ -177,7 +177,7 @@ def _disk(disk: Disk) -> Iterator[str]:
     )
 
 
-def _network(network: Network) -> Iterator[str]:
+def _network(network: NetworkProfile) -> Iterator[str]:
     yield f"<h2>The way to {escape(printable(network.server))}</h2>"
     share = network.retransmitted / network.sent_segments if network.sent_segments else 0.0
     yield (

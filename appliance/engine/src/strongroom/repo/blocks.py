@@ -30,7 +30,7 @@ from strongroom.repo.packs import (
     parse_header,
     read_footer,
 )
-from strongroom.repo.read_caches import LoadedBlock, OpenPack, ReadCaches
+from strongroom.repo.read_caches import LoadedBlock, PackAccess, ReadCaches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -317,7 +317,7 @@ class BlockReader:
             )
         return entries[location.number]
 
-    def _pack(self, pack_id: bytes) -> OpenPack:
+    def _pack(self, pack_id: bytes) -> PackAccess:
         # By client too: what one may read another may not.
         pack = self._caches.packs.get((self._owner, pack_id))
         if pack is None:
@@ -326,7 +326,7 @@ class BlockReader:
                 raise DamageError(
                     f"pack {pack_id.hex()} is another client's than the index says; run check"
                 )
-            pack = OpenPack(header.raw, open_block_cipher(header, self._key, pack_id))
+            pack = PackAccess(header.raw, open_block_cipher(header, self._key, pack_id))
             self._caches.packs.keep((self._owner, pack_id), pack)
         return pack
 

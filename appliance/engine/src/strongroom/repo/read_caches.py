@@ -25,7 +25,7 @@ _Key = TypeVar("_Key", bound="Hashable")
 _Value = TypeVar("_Value")
 
 
-class OpenPack(NamedTuple):
+class PackAccess(NamedTuple):
     """Header and cipher of a pack."""
 
     header: bytes
@@ -81,7 +81,7 @@ class ReadCaches:
         self.blocks: RecentlyUsed[tuple[bytes, bytes], LoadedBlock] = RecentlyUsed(
             block_bytes, lambda block: len(block.raw)
         )
-        self.packs: RecentlyUsed[tuple[bytes, bytes], OpenPack] = RecentlyUsed(_PACKS_KEPT)
+        self.packs: RecentlyUsed[tuple[bytes, bytes], PackAccess] = RecentlyUsed(_PACKS_KEPT)
         self.footers: RecentlyUsed[bytes, list[BlockEntry]] = RecentlyUsed(
             _FOOTERS_KEPT_BYTES, _memory_bytes
         )

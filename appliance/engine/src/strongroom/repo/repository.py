@@ -1,12 +1,5 @@
 """A repository: its store, its configuration and a key, and operations that need all three.
 
-The configuration is one JSON line and, on the second, the appliance's signature of it: nobody
-without the appliance key can change the encryption or the public key of a repository undetected.
-
-    {"strongroom": 1, "id": HEX, "restore_public": HEX, "encryption": NAME, "created_ns": N,
-     "secrets": null, or where the repository has no passphrase: HEX of private key and secret}
-    HEX of the Ed25519 signature of the first line
-
 Who writes does so as a client: `for_client`. A put key is one client's; the other keys write as
 whichever client is named.
 
@@ -29,24 +22,25 @@ from strongroom.errors import (
     ObjectMissingError,
     RepositoryExistsError,
     RepositoryNotFoundError,
-    UnknownFormatError,
     UsageError,
-    WrongKeyError,
 )
-from strongroom.repo.keys.derivation import is_signed
+from strongroom.repo.configuration import (
+    VERSION,
+    Config,
+    decode_config,
+    encode_config,
+    find_key,
+)
 from strongroom.repo.keys.roles import (
-    ApplianceKey,
     Key,
     PutKey,
     RestoreKey,
-    TicketKey,
     new_restore_key,
     required_appliance_key,
     required_reading_key,
     required_restore_key,
-    restore_key,
 )
-from strongroom.repo.keys.wrapping import Argon2Cost, WrapInfo, unwrap_key, wrap_info, wrap_key
+from strongroom.repo.keys.wrapping import Argon2Cost, WrapInfo, wrap_info, wrap_key
 from strongroom.repo.leases import APPLIANCE, Holder, Lease
 from strongroom.repo.snapshots import (
     Snapshot,
@@ -67,20 +61,7 @@ if TYPE_CHECKING:
     from strongroom.stores.capabilities import Series
     from strongroom.stores.store import Store
 
-VERSION = 1
 DEFAULT_CACHE_BYTES = 32 << 20
-_SIGNED_PURPOSE = b"strongroom configuration 1"
-
-
-class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration as it is stored."""
-
-    version: int = msgspec.field(name="strongroom")
-    id: str
-    restore_public: str
-    encryption: str
-    created_ns: int
-    secrets: str | None
 
 
 class Repository:
@@ -130,7 +111,7 @@ class Repository:
             repository.add_passphrase(passphrase, label, cost)
         # The configuration makes it a repository, so it is written last and only once.
         store.sync()
-        if not store.put_new("config", "config", _encode_config(config, key)):
+        if not store.put_new("config", "config", encode_config(config, key)):
             raise _exists(store)
         store.sync()
         return repository
@@ -148,17 +129,14 @@ class Repository:
             raise RepositoryNotFoundError(
                 f"there is no repository at {store.location}; make one with strongroom init"
             ) from error
-        config, line, signature = _decode_config(data)
-        key = _find_key(store, config, secret)
-        if (
-            not is_signed(key.verify_key, signature, _SIGNED_PURPOSE + line)
-            or key.restore_public.hex() != config.restore_public
-        ):
+        stored = decode_config(data)
+        key = find_key(store, stored.config, secret)
+        if not stored.is_of(key):
             raise DamageError(
                 f"the configuration of {store.location} is not what was written: restore the file "
                 "config from a copy, and find out who changed it"
             )
-        return cls(store, config, key)
+        return cls(store, stored.config, key)
 
     @property
     def encrypted(self) -> bool:
@@ -349,78 +327,3 @@ class Repository:
 
 def _exists(store: Store) -> RepositoryExistsError:
     return RepositoryExistsError(f"there is a repository at {store.location} already")
-
-
-def _encode_config(config: Config, key: ApplianceKey) -> bytes:
-    line = msgspec.json.encode(config)
-    signature = key.sign(_SIGNED_PURPOSE + line).hex().encode()
-    return line + b"\n" + signature + b"\n"
-
-
-def _decode_config(data: bytes) -> tuple[Config, bytes, bytes]:
-    line, _, rest = data.partition(b"\n")
-    try:
-        version = msgspec.json.decode(line, type=dict[str, object]).get("strongroom")
-        if isinstance(version, int) and version > VERSION:
-            raise UnknownFormatError(
-                f"the repository has format version {version}, this strongroom reads {VERSION}; "
-                "update strongroom"
-            )
-        config = msgspec.json.decode(line, type=Config)
-        if config.encryption not in CIPHER_NAMES.values():
-            raise UnknownFormatError(
-                f"the repository's encryption {config.encryption} is unknown; update strongroom"
-            )
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DamageError(
-            f"the repository's configuration is damaged ({error}): restore the file config "
-            "from a copy"
-        ) from error
-    # All of it counts, the line end too: a missing part means damage.
-    try:
-        signature = bytes.fromhex(rest[:-1].decode("ascii"))
-    except ValueError:
-        signature = b""
-    return config, line, signature if rest == signature.hex().encode() + b"\n" else b""
-
-
-def _find_key(store: Store, config: Config, secret: bytes | Key | None) -> Key:
-    if isinstance(secret, PutKey | ApplianceKey | TicketKey):
-        if secret.repository_id.hex() != config.id:
-            raise WrongKeyError(f"this key is of another repository than {store.location}")
-        return secret
-    if config.secrets is not None:
-        # A user with a passphrase must not accept unprotected keys: a hostile store could
-        # substitute such a configuration for the right one.
-        if secret is not None:
-            raise WrongKeyError(
-                f"the repository at {store.location} has no passphrase; if it never had one, "
-                "run the command without a passphrase"
-            )
-        return _open_secrets(config)
-    if secret is None:
-        raise WrongKeyError(f"the repository at {store.location} needs a passphrase or a key")
-    damage: DamageError | None = None
-    for info in store.list("keys"):
-        try:
-            key = unwrap_key(store.get("keys", info.name), secret)
-        except DamageError as error:
-            # Another one may be the one that opens with this passphrase.
-            damage = error
-            continue
-        if key is not None and key.repository_id.hex() == config.id:
-            return key
-    if damage is not None:
-        raise damage
-    raise WrongKeyError(f"no key of the repository at {store.location} opens with this passphrase")
-
-
-def _open_secrets(config: Config) -> RestoreKey:
-    try:
-        repository_id = bytes.fromhex(config.id)
-        secrets = bytes.fromhex(config.secrets or "")
-    except ValueError as error:
-        raise DamageError("the repository's configuration is damaged: run check") from error
-    if len(repository_id) != 16 or len(secrets) != 64:
-        raise DamageError("the repository's configuration is damaged: run check")
-    return restore_key(repository_id, secrets[:32], secrets[32:])

@@ -160,7 +160,7 @@ def test_a_wrong_answer_is_said_and_nothing_made(
 def test_the_example_of_answers_is_a_whole_answer_file(appliance: MadeAppliance) -> None:
     example = appliance.command("setup", "appliance", "--show-answers").stdout
     assert 'address = "vault.example.org"' in example
-    from strongroom.cli.appliance.answers import read_answers
+    from strongroom.cli.appliance.answer_file import read_answers
 
     appliance.answers.write_text(example)
     plain = read_answers(str(appliance.answers))

@@ -14,6 +14,7 @@ from kit.command import Command
 from kit.tiny_backup import new_repository
 from strongroom.errors import PeerRefusedError, UsageError, WrongKeyError
 from strongroom.net.identities.authority import Authority
+from strongroom.net.identities.enrolments import new_certificate
 from strongroom.net.identities.identity import Identity, certificate_request, new_key
 from strongroom.net.identities.trust import Trust
 from strongroom.repo.keys.files import export_key
@@ -149,7 +150,7 @@ def test_a_token_goes_into_a_file_and_nowhere_else(operator, tmp_path):
     assert token not in answer.stdout + answer.stderr
     assert operator.authority.fingerprint in answer.stdout
     assert token not in operator.run("list").stdout
-    assert operator.authority.enrol(token, certificate_request(new_key(), "x"), "web1")
+    assert new_certificate(operator.authority, token, certificate_request(new_key(), "x"), "web1")
     operator.run("token", "web1", "--out", str(place), exit_code=UsageError.exit_code)
     assert place.read_text().strip() == token
 

@@ -141,9 +141,9 @@ def test_every_value_that_can_be_written_is_one_that_the_role_takes():
 
 def test_pages_are_written_as_the_entries_that_the_variable_counts():
     from strongroom.measure.tuning.inventory import inventory_text
-    from strongroom.measure.tuning.search import Condition
+    from strongroom.measure.tuning.search import KnobChanges
 
-    text = inventory_text(Condition((("lru_size", 32),)), ["why"])
+    text = inventory_text(KnobChanges((("lru_size", 32),)), ["why"])
     assert yaml.safe_load(text) == {"strongroom_lru_size": 32 * ENTRIES_A_PAGE}
     assert "# why" in text
 

@@ -8,7 +8,8 @@ from kit.tiny_backup import TinyBackup, back_up, read_back
 from strongroom.content.digests import object_name
 from strongroom.errors import DamageError
 from strongroom.jobs.check.vouch import required_judge, vouch
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}

@@ -15,7 +15,7 @@ from kit.tiny_backup import new_repository
 from strongroom import clock
 from strongroom.daemons.storage.accounts import Quotas
 from strongroom.daemons.storage.incoming_payload import PIECE_BYTES, Incoming
-from strongroom.daemons.storage.response_writer import Answers
+from strongroom.daemons.storage.response_writer import ResponseWriter
 from strongroom.daemons.storage.rights import rights_of
 from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.daemons.storage.uploads import Upload
@@ -37,8 +37,8 @@ def ends():
     channel.close()
 
 
-def incoming(channel, size: int, **limits: object) -> tuple[Incoming, Answers]:
-    answers = Answers(channel, StorageLimits(**limits))
+def incoming(channel, size: int, **limits: object) -> tuple[Incoming, ResponseWriter]:
+    answers = ResponseWriter(channel, StorageLimits(**limits))
     answers.allow_bytes(size)
     return Incoming(channel, answers, size), answers
 

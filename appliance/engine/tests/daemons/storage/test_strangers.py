@@ -11,7 +11,11 @@ import pytest
 from kit.storage_site import StorageSite
 from kit.tiny_backup import new_repository
 from strongroom.daemons.storage.settings import StorageLimits
-from strongroom.net.channels.unauthenticated import MOST_LINES, StrangersLog, UnprovenConnections
+from strongroom.net.channels.unauthenticated import (
+    MOST_LINES,
+    StrangersLog,
+    UnauthenticatedConnections,
+)
 
 PATIENCE_SECONDS = 30.0
 
@@ -126,7 +130,7 @@ def test_what_was_not_said_is_counted_when_the_minute_is_over(monkeypatch, caplo
 
 
 def test_an_ipv6_network_counts_as_one_address():
-    counted = UnprovenConnections(10, 2)
+    counted = UnauthenticatedConnections(10, 2)
     assert counted.enter("2001:db8::1") == counted.enter("2001:db8::2") == ""
     assert "2001:db8::/64" in counted.enter("2001:db8::dead:beef")
     assert counted.enter("2001:db8:0:1::1") == ""

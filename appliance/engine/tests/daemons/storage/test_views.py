@@ -15,7 +15,8 @@ from strongroom.errors import (
     StoreError,
 )
 from strongroom.jobs.check.vouch import required_judge, vouch
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.jobs.upkeep.sweep import SWEEP_LEASE
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello

@@ -11,7 +11,8 @@ from strongroom.content.digests import block_id, chunk_id, ids_and_lengths, obje
 from strongroom.errors import DamageError, ObjectMissingError, UsageError
 from strongroom.jobs.check.check import CheckOptions, DataSubset, check
 from strongroom.jobs.check.vouch import required_judge, vouch
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.jobs.writing.stored_chunks import StoredChunks
 from strongroom.progress import NullProgress
 from strongroom.repo.index.index import Index

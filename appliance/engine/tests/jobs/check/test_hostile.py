@@ -18,7 +18,8 @@ from strongroom.content.codecs import GZIP, LZ4, NONE, ZSTD
 from strongroom.content.digests import block_id, chunk_id, ids_and_lengths, object_name
 from strongroom.errors import DamageError, UnknownFormatError, WrongKeyError
 from strongroom.jobs.check.check import CheckOptions, DataSubset, check
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.blocks import BlockReader
 from strongroom.repo.repository import Repository

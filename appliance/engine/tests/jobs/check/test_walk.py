@@ -13,7 +13,8 @@ from kit.tiny_backup import TinyBackup, back_up, new_repository
 from strongroom.jobs.backup.backup import back_up as whole_backup
 from strongroom.jobs.backup.options import BackupOptions
 from strongroom.jobs.check.walk import SoundPages, Walker, walk
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING, read_footer
 from strongroom.repo.repository import Repository

@@ -9,7 +9,7 @@ import pytest
 
 from kit.command import Command
 from strongroom.errors import SnapshotNotFoundError
-from strongroom.jobs.looking.diff import Comparison
+from strongroom.jobs.looking.diff import SnapshotComparison
 from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
@@ -169,7 +169,7 @@ def test_pages_that_both_snapshots_have_are_skipped(command, tmp_path):
     repository = Repository.open(LocalStore(str(command.repository)), restore_key_of(command))
     one, other = repository.snapshot(before), repository.snapshot(after)
     shared = {page.block_id for page in one.pages} & {page.block_id for page in other.pages}
-    comparison = Comparison(ClientReaders(repository, repository.load_index()), one, other)
+    comparison = SnapshotComparison(ClientReaders(repository, repository.load_index()), one, other)
     found = [difference.path for difference in comparison.differences()]
     assert os.fsencode(tree / "29999").strip(b"/") in found
     assert len(shared) >= 2

@@ -24,7 +24,8 @@ from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.errors import StrongroomError
 from strongroom.jobs.check.check import CheckOptions, CheckReport, DataSubset, check
 from strongroom.jobs.repair.repair import RepairOptions, RepairReport, repair
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.repository import Repository
 from strongroom.repo.tombstones import write_tombstone

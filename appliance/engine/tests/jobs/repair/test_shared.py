@@ -9,7 +9,8 @@ from kit.tiny_backup import TinyBackup, new_repository, read_back
 from strongroom.jobs.check.check import CheckOptions, DataSubset, check
 from strongroom.jobs.repair.repair import RepairOptions, repair
 from strongroom.jobs.share.share import ShareOptions, share
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.packs import KIND_DATA

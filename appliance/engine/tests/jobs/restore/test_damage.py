@@ -10,7 +10,7 @@ import pytest
 from kit.hand_backup import back_up
 from kit.observed_restore import run_restore
 from strongroom.jobs.restore.existing_entries import INCOMPLETE
-from strongroom.jobs.restore.options import Kind
+from strongroom.jobs.restore.options import EntryKind
 from strongroom.repo.packs import KIND_DATA
 from strongroom.rows.rows import UNREADABLE, Rows
 
@@ -45,7 +45,7 @@ def flip_byte(repository: Repository, folder: Path, number: int) -> None:
         file.write(bytes([byte[0] ^ 1]))
 
 
-def named(seen) -> list[tuple[Kind, bytes]]:
+def named(seen) -> list[tuple[EntryKind, bytes]]:
     return [(problem.kind, problem.path) for problem in seen.problems]
 
 
@@ -53,7 +53,7 @@ def test_a_damaged_block_costs_one_file_which_is_not_there_then(repository, tree
     snapshot = back_up(repository, os.fsencode(tree))
     flip_byte(repository, folder, 2)
     seen = run_restore(repository, snapshot, tmp_path / "out")
-    assert named(seen) == [(Kind.CONTENT, b"two")]
+    assert named(seen) == [(EntryKind.CONTENT, b"two")]
     assert sorted(os.listdir(tmp_path / "out")) == ["one", "small"]
     assert (tmp_path / "out" / "one").read_bytes() == (tree / "one").read_bytes()
     assert not seen.report.is_complete
@@ -67,7 +67,7 @@ def test_a_missing_pack_costs_the_files_in_it(repository, tree, tmp_path, folder
     (path,) = (folder / "repository").rglob(pack.pack_id.hex())
     path.unlink()
     seen = run_restore(repository, snapshot, tmp_path / "out")
-    assert sorted(named(seen)) == [(Kind.CONTENT, name) for name in (b"one", b"small", b"two")]
+    assert sorted(named(seen)) == [(EntryKind.CONTENT, name) for name in (b"one", b"small", b"two")]
     assert os.listdir(tmp_path / "out") == []
 
 
@@ -80,7 +80,7 @@ def test_a_file_that_cannot_be_replaced_stays_as_it_was(repository, tree, tmp_pa
     out.mkdir()
     (out / "small").write_bytes(b"the old one")
     seen = run_restore(repository, snapshot, out)
-    assert named(seen) == [(Kind.CONTENT, b"small")]
+    assert named(seen) == [(EntryKind.CONTENT, b"small")]
     assert (out / "small").read_bytes() == b"the old one"
     assert sorted(os.listdir(out)) == ["one", "small", "two"]
 
@@ -94,7 +94,7 @@ def test_a_file_written_half_way_in_place_is_not_taken_for_whole(
     out.mkdir()
     (out / "two").write_bytes(bytes(3 << 20))
     seen = run_restore(repository, snapshot, out)
-    assert named(seen) == [(Kind.CONTENT, b"two")]
+    assert named(seen) == [(EntryKind.CONTENT, b"two")]
     assert not (out / "two").exists()
     assert (out / ("two" + INCOMPLETE.decode())).stat().st_size == 3 << 20
 
@@ -121,7 +121,7 @@ def test_every_name_of_a_lost_file_is_named(repository, tree, tmp_path, folder):
     for number in (2, 5):  # this backup stores the content of both names
         flip_byte(repository, folder, number)
     seen = run_restore(repository, snapshot, tmp_path / "out")
-    assert sorted(named(seen)) == [(Kind.CONTENT, b"two"), (Kind.CONTENT, b"zwei")]
+    assert sorted(named(seen)) == [(EntryKind.CONTENT, b"two"), (EntryKind.CONTENT, b"zwei")]
     assert sorted(os.listdir(tmp_path / "out")) == ["one", "small"]
 
 
@@ -131,7 +131,7 @@ def test_what_the_backup_could_not_read_is_said_and_not_made_up(repository, tree
 
     snapshot = back_up(repository, os.fsencode(tree), edit=mark)
     seen = run_restore(repository, snapshot, tmp_path / "out")
-    assert named(seen) == [(Kind.UNREAD, b"small")]
+    assert named(seen) == [(EntryKind.UNREAD, b"small")]
     assert not (tmp_path / "out" / "small").exists()
 
 
@@ -144,4 +144,4 @@ def test_content_of_another_length_than_the_row_says_is_refused(repository, tree
 
     snapshot = back_up(repository, os.fsencode(tree), edit=shorten)
     seen = run_restore(repository, snapshot, tmp_path / "out")
-    assert named(seen) == [(Kind.CONTENT, b"small")]
+    assert named(seen) == [(EntryKind.CONTENT, b"small")]

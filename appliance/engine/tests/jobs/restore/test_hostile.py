@@ -12,7 +12,7 @@ import pytest
 from kit.hand_backup import back_up
 from kit.observed_restore import run_restore
 from strongroom.errors import DamageError
-from strongroom.jobs.restore.options import Kind, Overwrite
+from strongroom.jobs.restore.options import EntryKind, Overwrite
 from strongroom.jobs.restore.target_directories import TargetDirectories, check_names, check_path
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_rows_below_a_symbolic_link_of_the_snapshot_are_not_followed(repository,
     before = state_of(outside)
     snapshot = back_up_tree(repository, tree, edit=make_link)
     seen = run_restore(repository, snapshot, tmp_path / "out")
-    assert (Kind.ENTRY, b"exit") in [(p.kind, p.path) for p in seen.problems]
+    assert (EntryKind.ENTRY, b"exit") in [(p.kind, p.path) for p in seen.problems]
     assert os.readlink(tmp_path / "out" / "exit") == str(outside)
     assert state_of(outside) == before
 

@@ -9,7 +9,7 @@ import pytest
 
 from kit.hand_backup import back_up
 from kit.observed_restore import run_restore
-from strongroom.jobs.restore.options import Kind
+from strongroom.jobs.restore.options import EntryKind
 
 if TYPE_CHECKING:
     from strongroom.rows.rows import Rows
@@ -27,7 +27,9 @@ def test_the_restore_goes_on_and_names_the_directory(repository, tree, tmp_path,
 
     snapshot = back_up(repository, os.fsencode(tree), edit=spoil)
     seen = run_restore(repository, snapshot, tmp_path / "out", keeps_privileges=keeps)
-    assert [(problem.kind, problem.path) for problem in seen.problems] == [(Kind.CONTENT, b"bad")]
+    assert [(problem.kind, problem.path) for problem in seen.problems] == [
+        (EntryKind.CONTENT, b"bad")
+    ]
     assert seen.report.exit_code == 20
     assert (tmp_path / "out/bad/file").read_bytes() == b"kept"
     assert (tmp_path / "out/good").stat().st_mode & 0o777 == 0o750

@@ -11,7 +11,7 @@ import pytest
 from kit.hand_backup import back_up
 from kit.observed_restore import run_restore
 from kit.tree_compare import compare_trees
-from strongroom.jobs.restore.options import Action, Kind, Overwrite
+from strongroom.jobs.restore.options import Action, EntryKind, Overwrite
 from strongroom.scan.patterns import Patterns
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_a_directory_with_content_is_replaced_only_with_delete(repository, tree,
     (out / "fifo" / "deep").mkdir(parents=True)
     (out / "fifo" / "deep" / "file").touch()
     seen = run_restore(repository, snapshot, out)
-    assert [(p.kind, p.path) for p in seen.problems] == [(Kind.ENTRY, b"fifo")]
+    assert [(p.kind, p.path) for p in seen.problems] == [(EntryKind.ENTRY, b"fifo")]
     assert (out / "fifo" / "deep" / "file").exists()
     assert not run_restore(repository, snapshot, out, delete=True).problems
     assert stat.S_ISFIFO((out / "fifo").lstat().st_mode)

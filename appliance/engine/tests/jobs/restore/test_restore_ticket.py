@@ -22,7 +22,8 @@ from strongroom.errors import (
     SnapshotNotFoundError,
     UnknownFormatError,
 )
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.keys.roles import PACK_ENTRY_SIZE, new_restore_key
 from strongroom.repo.listing.reader import Listing

@@ -14,7 +14,8 @@ from kit.passing_store import PassingStore
 from kit.tiny_backup import PASSPHRASE, TinyBackup, new_repository, read_back
 from strongroom.jobs.check.check import CheckOptions, check
 from strongroom.jobs.share.share import ShareOptions, share
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore

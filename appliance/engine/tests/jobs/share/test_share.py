@@ -9,7 +9,8 @@ from kit.tiny_backup import TinyBackup, new_repository, read_back
 from strongroom.jobs.check.check import CheckOptions, DataSubset, check
 from strongroom.jobs.share.share import ShareOptions, share
 from strongroom.jobs.upkeep.forget import ForgetOptions, forget
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.index.chunk_table import ChunkTable
 from strongroom.repo.keys.owners import SHARED

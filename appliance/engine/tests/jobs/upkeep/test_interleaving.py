@@ -13,7 +13,8 @@ import pytest
 
 from kit.passing_store import PassingStore
 from kit.tiny_backup import PASSPHRASE, Files, TinyBackup, back_up, new_repository, read_back
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore

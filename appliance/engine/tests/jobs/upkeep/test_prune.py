@@ -9,7 +9,8 @@ from kit.shifted_store import ShiftedStore
 from kit.tiny_backup import Files, TinyBackup, back_up, read_back
 from strongroom import clock
 from strongroom.errors import DamageError, KeyRightError
-from strongroom.jobs.upkeep.prune import PruneOptions, prune
+from strongroom.jobs.upkeep.prune import prune
+from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.leases import Holder, Lease
 from strongroom.repo.repository import Repository

@@ -14,9 +14,9 @@ from strongroom.measure.tuning.search import (
     DEFAULTS,
     MOST_TURNS,
     Axis,
-    Condition,
+    KnobChanges,
+    Measurement,
     OutOfTimeError,
-    Run,
     Search,
 )
 
@@ -42,11 +42,11 @@ class Machine:
     codecs: dict[str, tuple[float, int]] = field(default_factory=lambda: CODECS)
     noise: float = 0.0
     seed: int = 0
-    calls: list[Condition] = field(default_factory=list)
+    calls: list[KnobChanges] = field(default_factory=list)
     most_calls: int = 10**9
     drift: float = 0.0
 
-    def exact(self, condition: Condition) -> float:
+    def exact(self, condition: KnobChanges) -> float:
         seconds = 10.0
         for axis in (SHARDS, THREADS, QUEUE):
             value = condition.value(axis.name, axis.default) or STANDS_FOR[axis.name]
@@ -54,7 +54,7 @@ class Machine:
             seconds *= 1 + self.slope.get(axis.name, 0.3) * away
         return seconds * self.codecs[condition.value("compression", "auto")][0]
 
-    def __call__(self, condition: Condition) -> Run:
+    def __call__(self, condition: KnobChanges) -> Measurement:
         if len(self.calls) >= self.most_calls:
             raise OutOfTimeError
         number = self.calls.count(condition)
@@ -62,7 +62,7 @@ class Machine:
         chance = random.Random(repr((self.seed, condition, number)))
         factor = math.exp(chance.gauss(0, self.noise)) * (1 + self.drift) ** len(self.calls)
         stored = self.codecs[condition.value("compression", "auto")][1]
-        return Run(self.exact(condition) * factor, 100, stored)
+        return Measurement(self.exact(condition) * factor, 100, stored)
 
 
 def searched(machine, axes=AXES, **options):
@@ -120,7 +120,7 @@ def test_what_helped_by_chance_alone_does_not_stay():
         def __call__(self, condition):
             run = super().__call__(condition)
             lucky = condition != DEFAULTS and self.calls.count(condition) <= 2
-            return Run(run.seconds * (0.7 if lucky else 1), 100, 100)
+            return Measurement(run.seconds * (0.7 if lucky else 1), 100, 100)
 
     found = searched(Lucky(slope=dict.fromkeys(("shards", "scan_threads", "upload_queue_size"), 0)),
                      (SHARDS,))  # fmt: skip

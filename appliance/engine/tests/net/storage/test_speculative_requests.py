@@ -7,7 +7,7 @@ from kit.tiny_backup import new_repository
 from strongroom.content.digests import object_name
 from strongroom.errors import ObjectMissingError
 from strongroom.net.identities.peer import Peer
-from strongroom.net.storage import speculative_requests as foreseen
+from strongroom.net.storage import speculative_requests
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, FrameType, StorageHello
 from strongroom.net.storage.store import RemoteStore
 
@@ -60,7 +60,7 @@ def test_the_listings_of_a_job_are_asked_with_its_lease(daemon, far, mine):
     assert {kind: _names(far, kind) for kind in asked} == {kind: [] for kind in asked}
     # Waits for everything before it on this connection.
     far.info("leases", LEASE)
-    asked = [question.type for question in foreseen.after_lease(LEASE)]
+    asked = [question.type for question in speculative_requests.after_lease(LEASE)]
     assert _requests(watcher)["list"] - before == asked.count(FrameType.LIST)
     watcher.close()
 
@@ -93,7 +93,7 @@ def test_answers_asked_ahead_do_not_overtake_a_later_question(daemon, far, mine)
 
 
 def test_old_answers_are_asked_for_again(daemon, far, monkeypatch, mine):
-    monkeypatch.setattr(foreseen, "LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(speculative_requests, "LONGEST_SECONDS", 0.0)
     far.put_new("leases", LEASE, mine)
     local = daemon.local()
     name = object_name(mine)

@@ -22,7 +22,7 @@ from strongroom.appliance.answers.nodes import (
     parse,
 )
 from strongroom.appliance.answers.rules import broken_rules
-from strongroom.cli.appliance.answers import QUESTIONS, fault_of
+from strongroom.cli.appliance.answer_file import QUESTIONS, fault_of
 from strongroom.errors import ConfigurationError, UsageError
 from strongroom.printable import printable
 

@@ -10,7 +10,7 @@ from msgspec import inspect
 
 from strongroom.appliance.answers.kinds import KINDS
 from strongroom.appliance.answers.model import AnswerFile
-from strongroom.cli.appliance.answers import QUESTIONS
+from strongroom.cli.appliance.answer_file import QUESTIONS
 
 EXAMPLE: Final = """\
 # An answer file. `strongroom-installer validate FILE` checks it. Only `version` must be there; what

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.appliance.machine import MOUNT_POINT, SETUP_ANSWERS, STATE_FOLDER, run_for_code
-from strongroom.cli.appliance.answers import Answers, settled, toml_text
+from strongroom.cli.appliance.answer_file import Answers, settled, toml_text
 from strongroom.errors import ConflictError, OperatingSystemError, WrongKeyError
 from strongroom.net.identities.private_files import give_tree, read_bounded, write_file
 from strongroom.printable import printable

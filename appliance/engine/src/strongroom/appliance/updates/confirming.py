@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.appliance.updates.health import faults
-from strongroom.appliance.updates.record import Record, read_record, write_record
+from strongroom.appliance.updates.record import UpdateRecord, read_record, write_record
 from strongroom.appliance.updates.slots import GOOD, LEFT, Running, change_states, running, states
 from strongroom.errors import CheckFailedError, StrongroomError
 from strongroom.printable import printable
@@ -63,7 +63,7 @@ def _reasons(patience_seconds: float) -> list[str]:
 def _remember(now: Running, result: str, reasons: list[str]) -> None:
     record = read_record()
     if record is None or record.image != now.image:
-        record = Record(slot=now.slot, image=now.image, version="", result="written")
+        record = UpdateRecord(slot=now.slot, image=now.image, version="", result="written")
     record.result = "good" if result == "good" else "failed"
     record.reasons = reasons
     write_record(record)

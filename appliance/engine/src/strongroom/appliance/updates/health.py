@@ -8,7 +8,7 @@ from typing import Final
 
 from strongroom.appliance.disks.unlocking import is_waiting
 from strongroom.appliance.machine import SETUP_ANSWERS, run_for_code, shown
-from strongroom.cli.appliance.answers import read_answers
+from strongroom.cli.appliance.answer_file import read_answers
 from strongroom.errors import StrongroomError
 from strongroom.net.identities.private_files import read_bounded
 from strongroom.printable import printable

@@ -16,7 +16,7 @@ RECORD_FILE: Final = f"{STATE_FOLDER}/update.json"
 _MOST_BYTES: Final = 1 << 20
 
 
-class Record(msgspec.Struct, kw_only=True):
+class UpdateRecord(msgspec.Struct, kw_only=True):
     """slot: what it was written to. reasons: why a root was found not to work. at: UTC."""
 
     slot: Literal["a", "b"]
@@ -27,17 +27,19 @@ class Record(msgspec.Struct, kw_only=True):
     at: str = ""
 
 
-def read_record() -> Record | None:
+def read_record() -> UpdateRecord | None:
     """None before the first update. Raises DamageError."""
     try:
-        return msgspec.json.decode(read_bounded(os.fsencode(RECORD_FILE), _MOST_BYTES), type=Record)
+        return msgspec.json.decode(
+            read_bounded(os.fsencode(RECORD_FILE), _MOST_BYTES), type=UpdateRecord
+        )
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
         raise DamageError(f"{RECORD_FILE} is damaged: {error}; remove it") from error
 
 
-def write_record(record: Record) -> None:
+def write_record(record: UpdateRecord) -> None:
     """Put it on disk."""
     record.at = clock.utc_text(clock.now_ns())
     os.makedirs(STATE_FOLDER, 0o700, exist_ok=True)

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 from strongroom.appliance.disks.erasing import refuse_used
 from strongroom.appliance.disks.looking import size_of
 from strongroom.appliance.state import the_only_one
-from strongroom.appliance.updates.record import Record, read_record, write_record
+from strongroom.appliance.updates.record import UpdateRecord, read_record, write_record
 from strongroom.appliance.updates.slots import (
     GOOD,
     LEFT,
@@ -39,7 +39,7 @@ _TOLD_EVERY_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class UpdateResult:
     """What an update did. is_new: something waits for a restart; else there was nothing to do."""
 
     manifest: Manifest
@@ -47,7 +47,7 @@ class Written:
     is_new: bool
 
 
-def write_update(place: str, *, is_older_wanted: bool, say: Callable[[str], None]) -> Written:
+def write_update(place: str, *, is_older_wanted: bool, say: Callable[[str], None]) -> UpdateResult:
     """Write an update beside the running root; the next start tries it.
 
     Raises RefusedError for one that is not signed by the key of this image, or is older and not
@@ -62,16 +62,16 @@ def write_update(place: str, *, is_older_wanted: bool, say: Callable[[str], None
     with the_only_one(), opened_source(place) as stream, opened_update(stream, place) as update:
         manifest = update.manifest
         if manifest.image == now.image:
-            return Written(manifest, now.slot, is_new=False)
+            return UpdateResult(manifest, now.slot, is_new=False)
         if image_time(manifest.image) < image_time(now.image) and not is_older_wanted:
             raise RefusedError(
                 f"{printable(place)} is older than what runs ({printable(manifest.image)}, "
                 f"{printable(now.image)}); nothing was changed. Give --older if it is wanted"
             )
         if _waits(manifest, now):
-            return Written(manifest, now.other, is_new=True)
+            return UpdateResult(manifest, now.other, is_new=True)
         _write(update, now, say)
-        return Written(manifest, now.other, is_new=True)
+        return UpdateResult(manifest, now.other, is_new=True)
 
 
 def _waits(manifest: Manifest, now: Running) -> bool:
@@ -100,7 +100,7 @@ def _write(update: Update, now: Running, say: Callable[[str], None]) -> None:
     with update.root() as source:
         _copy(source, device, manifest, say)
     write_record(
-        Record(slot=slot, image=manifest.image, version=manifest.version, result="written")
+        UpdateRecord(slot=slot, image=manifest.image, version=manifest.version, result="written")
     )
     change_states(**{f"{slot}_state": TRIES, "order": f"{slot} {now.slot}"})
     say(f"the next start tries root {slot}")

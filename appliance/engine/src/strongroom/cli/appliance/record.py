@@ -33,7 +33,7 @@ class _Remembered(msgspec.Struct):
     done: list[str] = []
 
 
-class Record:
+class SetupRecord:
     """See the module's docstring. Every change is on disk when the method returns."""
 
     def __init__(self, state: str) -> None:

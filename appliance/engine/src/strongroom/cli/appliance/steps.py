@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
-from strongroom.cli.appliance.record import Record
-from strongroom.cli.appliance.texts import (
+from strongroom.cli.appliance.configuration_text import (
     configuration_files,
     console_folder,
     console_text,
     operator_folder,
 )
+from strongroom.cli.appliance.record import SetupRecord
 from strongroom.clock import SECOND_NS
 from strongroom.config.resolve import resolve
 from strongroom.config.trees.loader import LoadOptions, load_trees
@@ -51,7 +51,7 @@ from strongroom.stores.local import LocalStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strongroom.cli.appliance.answers import Answers
+    from strongroom.cli.appliance.answer_file import Answers
 
 _LOCK: Final = "setup.lock"
 _PASSPHRASE_BYTES: Final = 24
@@ -64,7 +64,7 @@ class Appliance:
     """An appliance that is being made. changed, kept: in words, what was done, and what was not."""
 
     answers: Answers
-    record: Record
+    record: SetupRecord
     users: dict[str, tuple[int, int]]
     fingerprint: str = ""
     changed: list[str] = field(default_factory=list)
@@ -84,7 +84,7 @@ def make_appliance(answers: Answers) -> Appliance:
     }
     _folder(answers.state, 0o755, (-1, -1))
     with _locked(answers.state):
-        made = Appliance(answers, Record(answers.state), users)
+        made = Appliance(answers, SetupRecord(answers.state), users)
         _check_what_stays(made)
         _folders(made)
         texts = configuration_files(answers)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from strongroom.cli.settings import Settings
     from strongroom.cli.terminal import Terminal
-    from strongroom.measure.profile import Disk, Network, Speed, Tree
+    from strongroom.measure.profile import DiskProfile, NetworkProfile, Speed, Tree
     from strongroom.net.channels.channel import Channel
 
 EPILOG = """\
@@ -141,7 +141,7 @@ def _measure(arguments: argparse.Namespace, terminal: Terminal) -> Profile:
             arguments.dir, arguments.seconds, cold=arguments.cold, tell=tell
         )
         notes += of_tree
-    disk: Disk | None = None
+    disk: DiskProfile | None = None
     if "disk" not in skipped:
         from strongroom.measure.disk import measure_disk
 
@@ -150,7 +150,7 @@ def _measure(arguments: argparse.Namespace, terminal: Terminal) -> Profile:
             notes.append(
                 "the file system knows no direct reads: the disk's figures are the cache's"
             )
-    network: Network | None = None
+    network: NetworkProfile | None = None
     if "network" not in skipped and arguments.server:
         from strongroom.measure.network import measure_network
 
@@ -299,7 +299,7 @@ def _show_tree(tree: Tree, terminal: Terminal) -> None:
     )
 
 
-def _show_disk(disk: Disk, terminal: Terminal) -> None:
+def _show_disk(disk: DiskProfile, terminal: Terminal) -> None:
     terminal.line()
     terminal.line(f"disk below {disk.folder}: {disk.device or 'none'}, {disk.file_system}")
     columns = (
@@ -338,7 +338,7 @@ def _show_disk(disk: Disk, terminal: Terminal) -> None:
     )  # fmt: skip
 
 
-def _show_network(network: Network, terminal: Terminal) -> None:
+def _show_network(network: NetworkProfile, terminal: Terminal) -> None:
     terminal.line()
     terminal.line(
         f"{network.server}: {network.mode}, round trip {network.rtt_us / 1000:.2f} ms, MTU "

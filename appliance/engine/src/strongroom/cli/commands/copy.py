@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_place, open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import size_text
-from strongroom.cli.snapshot_choice import Choice, add_snapshot_filters
+from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
 from strongroom.cli.times import time_text
 from strongroom.errors import EXIT_DONE
 from strongroom.knobs.table import default_word
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         target = open_repository(arguments, terminal, "write")
         try:
-            choice = Choice(arguments, source)
+            choice = SnapshotChoice(arguments, source)
             choice.warn(terminal)
             wanted = [choice.find(name) for name in arguments.snapshots] or choice.snapshots
             missing, present = to_be_copied(source, target, wanted)

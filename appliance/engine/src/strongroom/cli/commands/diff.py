@@ -6,10 +6,10 @@ import stat
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
-from strongroom.cli.entry_view import entry_object, kind_name
+from strongroom.cli.entry_view import entry_object
 from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import (
-    Choice,
+    SnapshotChoice,
     add_snapshot_filters,
     normal_path,
     shown_path,
@@ -22,11 +22,12 @@ from strongroom.jobs.looking.diff import (
     MODIFIED,
     REMOVED,
     TYPE,
-    Comparison,
     Difference,
+    SnapshotComparison,
 )
 from strongroom.printable import printable
 from strongroom.repo.client_readers import ClientReaders
+from strongroom.rows.kinds import kind_name
 
 if TYPE_CHECKING:
     import argparse
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Write the differences, then how many there are; exit code 0 whether there are any or not."""
     repository = open_repository(arguments, terminal)
     try:
-        choice = Choice(arguments, repository)
+        choice = SnapshotChoice(arguments, repository)
         before = repository.snapshot(choice.find(arguments.older).id)
         after = repository.snapshot(choice.find(arguments.newer).id)
         for sign, snapshot in (("-", before), ("+", after)):
@@ -72,7 +73,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 f"{printable(snapshot.host)}"
             )
         readers = ClientReaders(repository, repository.load_index())
-        comparison = Comparison(readers, before, after)
+        comparison = SnapshotComparison(readers, before, after)
         counts = dict.fromkeys(_SIGNS, 0)
         sizes = dict.fromkeys(_SIGNS, 0)
         for difference in comparison.differences(normal_path(arguments.folder)):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
 from strongroom.cli.entry_view import entry_line, entry_object
 from strongroom.cli.snapshot_choice import (
-    Choice,
+    SnapshotChoice,
     add_snapshot_filters,
     normal_path,
     shown_path,
@@ -21,6 +20,7 @@ from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.jobs.looking.find import Criteria, Finder, Match
 from strongroom.printable import printable
 from strongroom.repo.client_readers import ClientReaders
+from strongroom.rows.kinds import KINDS
 
 if TYPE_CHECKING:
     import argparse
@@ -41,14 +41,6 @@ examples:
 Patterns are those of --exclude: without a slash they match names, with one paths.
 """
 
-_TYPES = {
-    "file": stat.S_IFREG,
-    "directory": stat.S_IFDIR,
-    "symlink": stat.S_IFLNK,
-    "fifo": stat.S_IFIFO,
-    "character-device": stat.S_IFCHR,
-    "block-device": stat.S_IFBLK,
-}
 _SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])(i?)b?|b)?", re.IGNORECASE)
 _UNITS = " kmgtp"
 
@@ -71,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--type",
         metavar="TYPE[,TYPE]",
         default="",
-        help=f"only these: {', '.join(_TYPES)}",
+        help=f"only these: {', '.join(KINDS)}",
     )
     add("--larger-than", metavar="SIZE", help="files of more than SIZE (100k, 10M, 2G)")
     add("--smaller-than", metavar="SIZE", help="files of less than SIZE")
@@ -94,7 +86,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal)
     try:
         finder = Finder(criteria, ClientReaders(repository, repository.load_index()))
-        choice = Choice(arguments, repository)
+        choice = SnapshotChoice(arguments, repository)
         choice.warn(terminal)
         snapshots = choice.snapshots
         if arguments.only is not None:
@@ -130,9 +122,9 @@ def _criteria(arguments: argparse.Namespace) -> Criteria:
 
 def _format(name: str) -> int:
     try:
-        return _TYPES[name.strip()]
+        return KINDS[name.strip()]
     except KeyError:
-        raise UsageError(f"no type {printable(name)}; use {', '.join(_TYPES)}") from None
+        raise UsageError(f"no type {printable(name)}; use {', '.join(KINDS)}") from None
 
 
 def _size_bytes(text: str | None) -> int | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.commands.prune import add_prune_options, prune_options, run_prune
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.snapshot_choice import Choice, add_snapshot_filters, shown_path
+from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters, shown_path
 from strongroom.cli.table import Column, write_table
 from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("name snapshots or state rules, not both")
     repository = open_repository(arguments, terminal, "read")
     try:
-        choice = Choice(arguments, repository)
+        choice = SnapshotChoice(arguments, repository)
         choice.warn(terminal)
         named = [choice.find_to_forget(wanted) for wanted in arguments.snapshots]
         options = _options(arguments, rules, named, choice)
@@ -148,7 +148,10 @@ def _limit(text: str, period: str) -> int:
 
 
 def _options(
-    arguments: argparse.Namespace, rules: RetentionRules, named: list[Snapshot], choice: Choice
+    arguments: argparse.Namespace,
+    rules: RetentionRules,
+    named: list[Snapshot],
+    choice: SnapshotChoice,
 ) -> ForgetOptions:
     from strongroom.jobs.upkeep.forget import GROUP_PARTS, ForgetOptions
     from strongroom.jobs.upkeep.retention import parse_duration

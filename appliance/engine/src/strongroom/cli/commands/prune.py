@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
 
     from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.upkeep.prune import PruneOptions, PruneReport
+    from strongroom.jobs.upkeep.prune_options import PruneOptions, PruneReport
     from strongroom.repo.repository import Repository
 
 EPILOG = """\
@@ -69,7 +69,7 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
 
 def prune_options(arguments: argparse.Namespace) -> PruneOptions:
     """The options as the user gave them; raises UsageError."""
-    from strongroom.jobs.upkeep.prune import PruneOptions
+    from strongroom.jobs.upkeep.prune_options import PruneOptions
     from strongroom.jobs.upkeep.retention import parse_duration
 
     grace_seconds = None

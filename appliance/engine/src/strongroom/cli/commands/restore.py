@@ -141,7 +141,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
         if options.in_place and snapshot.host == socket.gethostname():
             options = replace(options, keeps_privileges=True)
-        from strongroom.jobs.restore.options import Kind
+        from strongroom.jobs.restore.options import EntryKind
         from strongroom.jobs.restore.restore import restore
 
         report = restore(
@@ -155,7 +155,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     found = None if verified is None else verified.differences
     terminal.emit(report.summary(snapshot.id, options, found))
     _print(report, verified, terminal, dry_run=options.dry_run)
-    if damaged := report.problems.get(Kind.CONTENT):
+    if damaged := report.problems.get(EntryKind.CONTENT):
         raise DamageError(
             f"what is stored of {damaged:,} entries is damaged or missing, each was named; the "
             "rest was restored. Run strongroom check, then strongroom repair"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection
 
-    from strongroom.cli.schedule.machine import Machine
+    from strongroom.cli.schedule.machine import ScheduledMachine
     from strongroom.cli.schedule.service_manager import ServiceManager
     from strongroom.cli.terminal import Terminal
 
@@ -135,7 +135,7 @@ def _notify(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
-def _machine(arguments: argparse.Namespace, terminal: Terminal) -> Machine:
+def _machine(arguments: argparse.Namespace, terminal: Terminal) -> ScheduledMachine:
     folder = usual_folder(arguments.settings.configuration_folder, user=arguments.user)
     machine = read_machine(arguments.config or folder)
     for warning in machine.warnings:
@@ -158,7 +158,7 @@ def _require_right(manager: ServiceManager) -> None:
 
 
 def _require_repository(
-    machine: Machine, arguments: argparse.Namespace, terminal: Terminal
+    machine: ScheduledMachine, arguments: argparse.Namespace, terminal: Terminal
 ) -> None:
     """What would be wrong at night is said now: no repository there, or another passphrase."""
     from strongroom.cli.access import open_store

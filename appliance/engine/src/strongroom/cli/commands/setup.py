@@ -11,7 +11,7 @@ from strongroom.printable import printable
 if TYPE_CHECKING:
     import argparse
 
-    from strongroom.cli.appliance.answers import Answers
+    from strongroom.cli.appliance.answer_file import Answers
     from strongroom.cli.appliance.steps import Appliance
     from strongroom.cli.terminal import Terminal
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Make the appliance, and say what is to be done next."""
-    from strongroom.cli.appliance.answers import commented_example
+    from strongroom.cli.appliance.answer_file import commented_example
     from strongroom.cli.appliance.steps import make_appliance
     from strongroom.cli.services import has_systemd, start_services
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _answers(arguments: argparse.Namespace, terminal: Terminal) -> Answers:
-    from strongroom.cli.appliance.answers import read_answers, settled, toml_text
+    from strongroom.cli.appliance.answer_file import read_answers, settled, toml_text
 
     if arguments.answers:
         return read_answers(arguments.answers)
@@ -83,7 +83,7 @@ def _answers(arguments: argparse.Namespace, terminal: Terminal) -> Answers:
 
 
 def _ask(terminal: Terminal) -> dict[str, Any]:
-    from strongroom.cli.appliance.answers import QUESTIONS
+    from strongroom.cli.appliance.answer_file import QUESTIONS
 
     said: dict[str, Any] = {}
     for question in QUESTIONS:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import (
-    Choice,
+    SnapshotChoice,
     add_snapshot_filters,
     shown_path,
     snapshot_object,
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--latest needs a number from 1 on")
     repository = open_repository(arguments, terminal, "write")
     try:
-        choice = Choice(arguments, repository)
+        choice = SnapshotChoice(arguments, repository)
     finally:
         repository.close()
     choice.warn(terminal)

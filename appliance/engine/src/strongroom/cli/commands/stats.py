@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import size_text
-from strongroom.cli.snapshot_choice import Choice, add_snapshot_filters
+from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
 from strongroom.cli.table import Column, write_table
 from strongroom.cli.times import time_text
 from strongroom.clock import utc_text
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return EXIT_DONE
     repository = open_repository(arguments, terminal)
     try:
-        choice = Choice(arguments, repository)
+        choice = SnapshotChoice(arguments, repository)
         choice.warn(terminal)
         wanted = [choice.find(name) for name in arguments.snapshots] or choice.snapshots
         with show_progress(terminal, "stats") as progress:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
     from strongroom.knobs.knob import Value
     from strongroom.measure.tuning.journal import Journal, Subject
-    from strongroom.measure.tuning.search import Condition, Run
+    from strongroom.measure.tuning.search import KnobChanges, Measurement
 
 EPILOG = """\
 examples:
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.cli.tune_report import evidence, search_json, show_search
     from strongroom.measure.tuning.inventory import inventory_text, require_host, write_inventory
     from strongroom.measure.tuning.journal import Journal
-    from strongroom.measure.tuning.runs import Runs
+    from strongroom.measure.tuning.runs import MeasuredRuns
     from strongroom.measure.tuning.search import Search
 
     host = require_host(arguments.host or socket.gethostname())
@@ -88,7 +88,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     _tell_subject(subject, terminal)
     seconds = arguments.minutes * 60
     with _work_folder(arguments, subject) as folder:
-        runs = Runs(folder, subject.paths, subject.backup, cold=subject.is_cold, link=subject.link)
+        runs = MeasuredRuns(
+            folder, subject.paths, subject.backup, cold=subject.is_cold, link=subject.link
+        )
         _tell(terminal, "warming up")
         runs.warm_up()
         journal = Journal(_state_path(arguments), runs.measure, known)
@@ -116,7 +118,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _subject(
     arguments: argparse.Namespace, host: str
-) -> tuple[Subject, dict[Condition, list[Run]]]:
+) -> tuple[Subject, dict[KnobChanges, list[Measurement]]]:
     """What is measured, new or of an earlier search, with that one's runs. Raises UsageError."""
     from strongroom.measure.tuning.journal import begin_journal, read_journal
     from strongroom.measure.tuning.sample import choose_sample
@@ -262,11 +264,13 @@ def _work_folder(arguments: argparse.Namespace, subject: Subject) -> Iterator[Pa
     )
 
 
-def _told(journal: Journal, terminal: Terminal, seconds: float) -> Callable[[Condition], Run]:
+def _told(
+    journal: Journal, terminal: Terminal, seconds: float
+) -> Callable[[KnobChanges], Measurement]:
     """`journal`, with a line on what is measured."""
     began = clock.elapsed_seconds()
 
-    def measure(condition: Condition) -> Run:
+    def measure(condition: KnobChanges) -> Measurement:
         elapsed = clock.elapsed_seconds() - began
         _tell(terminal, f"{duration_text(elapsed)} of {duration_text(seconds)}: {condition.text}")
         run = journal(condition)

@@ -20,7 +20,7 @@ SYSTEM_STATE_FOLDER = "/var/lib/strongroom/machine"
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class ScheduledMachine:
     """What `file`, an absolute path, says; and warnings of it."""
 
     file: str
@@ -28,7 +28,7 @@ class Machine:
     warnings: tuple[str, ...]
 
 
-def read_machine(path: str) -> Machine:
+def read_machine(path: str) -> ScheduledMachine:
     """Read `path`, a file machine.conf or the folder with one.
 
     Raises UsageError, ConfigurationError.
@@ -54,7 +54,7 @@ def read_machine(path: str) -> Machine:
     machine = None if configuration.machine is None else configuration.machine.daemon
     if machine is None:
         raise ConfigurationError(f"{printable(file)} has no resource Machine")
-    return Machine(os.path.abspath(file), MachineSettings.of(machine), warnings)
+    return ScheduledMachine(os.path.abspath(file), MachineSettings.of(machine), warnings)
 
 
 def usual_folder(settings_folder: bytes | None, *, user: bool) -> str:

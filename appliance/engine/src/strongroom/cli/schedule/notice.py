@@ -12,13 +12,15 @@ from strongroom.errors import PathMissingError, ScriptError, UsageError
 from strongroom.printable import printable, printable_lines
 
 if TYPE_CHECKING:
-    from strongroom.cli.schedule.machine import Machine
+    from strongroom.cli.schedule.machine import ScheduledMachine
     from strongroom.cli.schedule.service_manager import ServiceManager
 
 _SECONDS: Final = 240
 
 
-def tell_of_failure(machine: Machine, manager: ServiceManager, *, has_failed: bool) -> None:
+def tell_of_failure(
+    machine: ScheduledMachine, manager: ServiceManager, *, has_failed: bool
+) -> None:
     """Run the Notify Command with the end of the journal. Raises UsageError, ScriptError.
 
     `has_failed`: otherwise it says that this is a test.

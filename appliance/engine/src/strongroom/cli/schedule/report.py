@@ -11,12 +11,12 @@ from strongroom.cli.schedule.units import SERVICE, TIMER, unit_texts
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from strongroom.cli.schedule.machine import Machine
+    from strongroom.cli.schedule.machine import ScheduledMachine
     from strongroom.cli.schedule.service_manager import ServiceManager
     from strongroom.cli.terminal import Terminal
 
 
-def report(machine: Machine, manager: ServiceManager, state: str) -> dict[str, Any]:
+def report(machine: ScheduledMachine, manager: ServiceManager, state: str) -> dict[str, Any]:
     """As an object: what is set, whether the units say the same, the next run and the last."""
     settings = machine.settings
     folder = manager.unit_folder(os.environ)
@@ -85,7 +85,7 @@ def write_report(found: dict[str, Any], terminal: Terminal) -> None:
         terminal.line(f"{title:<{width}}  {printable(text)}")
 
 
-def _state_of_units(machine: Machine, manager: ServiceManager, folder: str) -> str:
+def _state_of_units(machine: ScheduledMachine, manager: ServiceManager, folder: str) -> str:
     wanted = unit_texts(machine, user=manager.user)
     present = {name: _text(os.path.join(folder, name)) for name in wanted}
     if not any(present.values()):

@@ -22,7 +22,7 @@ from strongroom.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strongroom.cli.schedule.machine import Machine
+    from strongroom.cli.schedule.machine import ScheduledMachine
     from strongroom.cli.terminal import Terminal
     from strongroom.config.settings.keep_rules import KeepRules
 
@@ -38,14 +38,14 @@ _STOP_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScheduledStep:
     """One command of a run."""
 
     name: str
     words: tuple[str, ...]
 
 
-def run_once(machine: Machine, folder: str, terminal: Terminal) -> int:
+def run_once(machine: ScheduledMachine, folder: str, terminal: Terminal) -> int:
     """Do everything once; `folder` holds lock and state. Raises LeaseError when one runs."""
     with _alone(folder):
         part = _next_part(folder, machine.settings.check_parts)
@@ -62,13 +62,13 @@ def run_once(machine: Machine, folder: str, terminal: Terminal) -> int:
     return worst
 
 
-def steps_of(machine: Machine, part: int) -> list[Step]:
+def steps_of(machine: ScheduledMachine, part: int) -> list[ScheduledStep]:
     """The commands of one run; `part`: which part of the repository is checked."""
     settings = machine.settings
     fileset = f"{machine.file}:{settings.fileset}"
     snapshots = ("--host", settings.name, "--job", JOB)
     steps = [
-        Step(
+        ScheduledStep(
             "backup",
             (
                 *("backup", "--fileset-config", fileset, "--fileset", settings.fileset),
@@ -80,10 +80,14 @@ def steps_of(machine: Machine, part: int) -> list[Step]:
         minimum = ("--minimum-retention", f"{settings.minimum_retention_seconds}s")
         rules = _rules(settings.keep)
         steps.append(
-            Step("forget", ("forget", *snapshots, "--group-by=", *rules, *minimum, "--prune"))
+            ScheduledStep(
+                "forget", ("forget", *snapshots, "--group-by=", *rules, *minimum, "--prune")
+            )
         )
     if settings.check_parts:
-        steps.append(Step("check", ("check", f"--read-data={part}/{settings.check_parts}")))
+        steps.append(
+            ScheduledStep("check", ("check", f"--read-data={part}/{settings.check_parts}"))
+        )
     return steps
 
 
@@ -96,7 +100,7 @@ def _rules(keep: KeepRules) -> list[str]:
     return words
 
 
-def _do(step: Step, machine: Machine, terminal: Terminal) -> int:
+def _do(step: ScheduledStep, machine: ScheduledMachine, terminal: Terminal) -> int:
     settings = machine.settings
     terminal.line(f"{step.name}:")
     terminal.flush()
@@ -128,7 +132,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _tell_success(machine: Machine, terminal: Terminal) -> None:
+def _tell_success(machine: ScheduledMachine, terminal: Terminal) -> None:
     """A watchdog that is not told sees that by itself, so the run is no failure for it."""
     command = machine.settings.success_command
     try:

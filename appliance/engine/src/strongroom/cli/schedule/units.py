@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from strongroom.cli.schedule.machine import Machine
+    from strongroom.cli.schedule.machine import ScheduledMachine
 
 NAME: Final = "strongroom-backup"
 SERVICE: Final = f"{NAME}.service"
@@ -109,7 +109,7 @@ TimeoutStartSec=300s
 """
 
 
-def unit_texts(machine: Machine, *, user: bool) -> dict[str, str]:
+def unit_texts(machine: ScheduledMachine, *, user: bool) -> dict[str, str]:
     """Name -> text of each unit that `machine` needs, for the system or for one user."""
     settings = machine.settings
     program, configuration = _program(), _quoted(machine.file, command=True)

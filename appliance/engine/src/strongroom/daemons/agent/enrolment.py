@@ -27,9 +27,9 @@ from strongroom.net.identities.identity import (
 )
 from strongroom.net.identities.trust import Trust, authority_with_fingerprint
 from strongroom.net.renewal.certificates import (
-    Authority,
+    AuthorityAnswer,
     DirectorAddress,
-    Issued,
+    IssuedAnswer,
     ask,
     keep_revoked,
     renew_certificate,
@@ -69,7 +69,7 @@ def enrol(
     blind.check_hostname = False
     # The peer is not authenticated yet: send nothing secret, and trust only a matching fingerprint.
     blind.verify_mode = ssl.CERT_NONE
-    found: Authority = ask(place, blind, "GET", "/api/v1/authority", None, Authority)
+    found: AuthorityAnswer = ask(place, blind, "GET", "/api/v1/authority", None, AuthorityAnswer)
     authority = authority_with_fingerprint(found.authority.encode(), fingerprint)
     key_pem = key_pem or new_key()
     question = {
@@ -88,7 +88,9 @@ def enrol(
         peers.append(peer)
 
     context = authority_context(authority)
-    issued: Issued = ask(place, context, "POST", "/api/v1/enrol", question, Issued, judge)
+    issued: IssuedAnswer = ask(
+        place, context, "POST", "/api/v1/enrol", question, IssuedAnswer, judge
+    )
     if issued.director != peers[0].name:
         raise PeerRefusedError(
             f"{peers[0]} calls itself {issued.director[:100]!r}; find out what runs there"

@@ -21,12 +21,12 @@ _ENDING: Final = ".key"
 _GREATEST_FILE_BYTES: Final = 64 << 10
 
 
-def required_put_key(text: str, whence: str) -> PutKey:
+def required_put_key(text: str, origin: str) -> PutKey:
     """The key in a text if it is a client's put key; UsageError for any other."""
     key = import_key(text)
     if not isinstance(key, PutKey):
         raise UsageError(
-            f"{printable(whence)} is not a put key, and no other may be on a client; make one with "
+            f"{printable(origin)} is not a put key, and no other may be on a client; make one with "
             "`strongroom key export-put --client NAME`"
         )
     return key

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from strongroom.clock import utc_text
+from strongroom.daemons.agent.jobs.description import kind_of
 from strongroom.errors import StrongroomError
 from strongroom.filesets.blocks import treatments
 from strongroom.knobs.settings import KnobSettings, merged
@@ -31,7 +32,7 @@ class EndedRuns:
         if journal.ended is None:
             return
         entry = journal.entry
-        key = (entry.director, getattr(entry.start, "job", ""))
+        key = (entry.director, entry.start.job)
         self._by_job.pop(key, None)
         self._by_job[key] = {
             **told_run(journal, tuning),
@@ -78,9 +79,9 @@ def told_run(journal: RunJournal, tuning: KnobSettings) -> dict[str, object]:
     start = journal.entry.start
     told: dict[str, object] = {
         "run": journal.run_id,
-        "job": getattr(start, "job", ""),
+        "job": start.job,
         "director": journal.entry.director,
-        "kind": type(start).__name__.removeprefix("Start").lower(),
+        "kind": kind_of(start),
     }
     if isinstance(start, StartBackup):
         told["fileset"] = start.fileset.name

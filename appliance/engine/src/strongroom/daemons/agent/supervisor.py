@@ -21,12 +21,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
-from strongroom.daemons.agent.jobs.description import JobDescription, PassedRestore, kind_of
+from strongroom.daemons.agent.jobs.description import (
+    JobDescription,
+    PassedRestore,
+    bandwidth_of,
+    kind_of,
+    run_seconds_of,
+    scripts_of,
+)
 from strongroom.daemons.agent.journal import RunJournal, load_journals
 from strongroom.daemons.agent.run_status import EndedRuns
 from strongroom.daemons.job_process.messages import JobEnded, JobLog, JobProgress
 from strongroom.daemons.job_process.process import STOP_SECONDS, JobProcess, JobProgram
-from strongroom.errors import CancelledError, JobDiedError, RefusedError
+from strongroom.errors import CancelledError, JobDiedError, RefusedError, StrongroomError
 from strongroom.knobs.settings import KnobSettings
 from strongroom.net.control.messages import RunEnded, RunProgress, StartRestore
 
@@ -243,7 +250,7 @@ class Supervisor:
         settings = self.settings.directors.get(entry.director)
         wanted = run.limit_bytes_per_second
         if wanted is None:
-            wanted = getattr(entry.start, "maximum_bytes_per_second", 0)
+            wanted = bandwidth_of(entry.start)
         own = 0 if settings is None else settings.maximum_bytes_per_second
         return min((limit for limit in (wanted, own) if limit), default=0)
 
@@ -252,7 +259,7 @@ class Supervisor:
         director = settings.directors.get(entry.director)
         limits = (
             settings.maximum_run_seconds,
-            getattr(entry.start, "maximum_run_seconds", 0),
+            run_seconds_of(entry.start),
         )
         return JobDescription(
             start=entry.start,
@@ -278,7 +285,7 @@ class Supervisor:
         With scripts, its time to stop is longer by the time limit of a script.
         """
         start, settings = run.journal.entry.start, self.settings
-        scripts = getattr(start, "scripts", ())
+        scripts = scripts_of(start)
         lacks_rights = isinstance(start, StartRestore) and os.geteuid() != 0
         has_socket = lacks_rights and os.path.exists(settings.restore_socket)
         return JobProgram(
@@ -320,19 +327,7 @@ class Supervisor:
         if isinstance(message, JobLog):
             run.journal.add_log(message.time_ns, message.level, message.text)
         else:
-            run.progress = RunProgress(
-                run_id=run.journal.run_id,
-                files=message.files,
-                bytes=message.bytes,
-                stored_bytes=message.stored_bytes,
-                errors=message.errors,
-                total_files=message.total_files,
-                total_bytes=message.total_bytes,
-                total_is_estimate=message.total_is_estimate,
-                message=message.message,
-                stage_seconds=message.stage_seconds,
-                queued_blocks=message.queued_blocks,
-            )
+            run.progress = message.of_run(run.journal.run_id)
         self._news(run.journal.entry.director)
 
     async def _finish(self, run: _Run, ended: JobEnded) -> None:
@@ -395,7 +390,7 @@ def _ending(run_id: str, status: str, error: Exception) -> RunEnded:
         sequence=1,
         time_ns=clock.now_ns(),
         status=status,  # type: ignore[arg-type]
-        exit_code=getattr(error, "exit_code", 1),
-        error_id=getattr(error, "error_id", ""),
+        exit_code=error.exit_code if isinstance(error, StrongroomError) else 1,
+        error_id=error.error_id if isinstance(error, StrongroomError) else "",
         error=str(error),
     )

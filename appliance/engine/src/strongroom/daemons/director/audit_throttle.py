@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom import clock
-from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.results.access import Actor
 from strongroom.net.channels.unauthenticated import network_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ ENTRIES_SECONDS: Final = 60.0
 _MOST_CALLERS: Final = 1000
 
 
-class LeftOut(NamedTuple):
+class LeftOutEntries(NamedTuple):
     """Entries that were not written."""
 
     who: Actor
@@ -59,11 +59,11 @@ class AuditThrottle:
         count.left_out += 1
         return False
 
-    def over(self, *, at_end: bool = False) -> Iterator[LeftOut]:
+    def over(self, *, at_end: bool = False) -> Iterator[LeftOutEntries]:
         """What was left out in minutes that are over; `at_end`: in all."""
         now = clock.elapsed_seconds()
         for key, count in list(self._counts.items()):
             if at_end or now >= count.until:
                 del self._counts[key]
                 if count.left_out:
-                    yield LeftOut(count.who, key[3], key[4], count.left_out)
+                    yield LeftOutEntries(count.who, key[3], key[4], count.left_out)

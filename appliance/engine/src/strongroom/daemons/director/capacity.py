@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.snapshots import stored_since
-from strongroom.daemons.director.results import Capacity
+from strongroom.daemons.director.results.resources import Capacity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

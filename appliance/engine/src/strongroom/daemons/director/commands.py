@@ -7,21 +7,15 @@ log here, whether it succeeded or not. See `director` for the errors raised.
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.director.audit_throttle import ENTRIES_SECONDS, AuditThrottle
-from strongroom.daemons.director.catalog.access import (
-    add_audit,
-    create_token,
-    list_tokens,
-    remove_token,
-)
+from strongroom.daemons.director.catalog.access import create_token, list_tokens, remove_token
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import load_run
 from strongroom.daemons.director.catalog.snapshots import load_snapshot, note_removed
@@ -34,54 +28,37 @@ from strongroom.daemons.director.joined_clients import (
     write_client,
 )
 from strongroom.daemons.director.restart import log_reload, with_what_stays
-from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.results.access import Actor
 from strongroom.daemons.director.runs.active_run import ActiveRun, Ending
 from strongroom.daemons.director.runs.plan import plan
 from strongroom.daemons.director.runs.requests import new_restore, new_run
 from strongroom.daemons.director.runs.retention import remove_snapshots, snapshot_info
+from strongroom.daemons.director.runs.run_request import RunRequest
 from strongroom.errors import (
     ConfigurationError,
     ConflictError,
-    StrongroomError,
     UnknownNameError,
     UsageError,
 )
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from strongroom.daemons.director.agents.messages import Agents
+    from strongroom.daemons.director.audit_log import AuditLog, AuditSubjects
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.joined_clients import JoiningClient
     from strongroom.daemons.director.notices.office import NoticeOffice
-    from strongroom.daemons.director.results import (
-        NoticeTest,
-        Reload,
-        RestoreRequest,
-        Run,
-        Snapshot,
-        Token,
-    )
+    from strongroom.daemons.director.results.access import Token
+    from strongroom.daemons.director.results.notices import NoticeTest
+    from strongroom.daemons.director.results.runs import Run
+    from strongroom.daemons.director.results.snapshots import RestoreRequest, Snapshot
+    from strongroom.daemons.director.results.status import Reload
     from strongroom.daemons.director.runs.lifecycle import Runs
     from strongroom.daemons.director.runs.plan import JobPlan
     from strongroom.daemons.director.schedule.scheduler import Scheduler
     from strongroom.net.identities.authority import Authority
-
-
-@dataclass(slots=True)
-class _Subjects:
-    """The names of the jobs and clients that an audited action is about."""
-
-    jobs: set[str] = field(default_factory=set)
-    clients: set[str] = field(default_factory=set)
-
-    def note(self, job: str, *clients: str) -> None:
-        """Add a job and clients."""
-        self.jobs.add(job)
-        self.clients.update(clients)
 
 
 class Commands:
@@ -94,6 +71,7 @@ class Commands:
         scheduler: Scheduler,
         agents: Agents,
         notices: NoticeOffice,
+        audit_log: AuditLog,
         configuration_path: str,
     ) -> None:
         self._context = context
@@ -101,22 +79,20 @@ class Commands:
         self._scheduler = scheduler
         self._agents = agents
         self._notices = notices
+        self._audit_log = audit_log
         self.path = configuration_path
         self._reading = asyncio.Lock()
-        self._refusals = AuditThrottle()
-        self._noting: asyncio.TimerHandle | None = None
-        self._notes: set[asyncio.Task[None]] = set()
 
     async def start_run(self, planned: JobPlan, who: Actor) -> Run:
         """Queue a run of a job with the given overrides."""
-        async with self._audited(who, "run", planned.job.name) as about:
+        async with self._audit_log.recording(who, "run", planned.job.name) as about:
             about.note(planned.job.name, planned.client)
             record = new_run(planned, requested_by=who.title)
             return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
 
     async def start_restore(self, request: RestoreRequest, who: Actor) -> Run:
         """Queue a restore."""
-        async with self._audited(who, "restore", _restore_text(request)) as about:
+        async with self._audit_log.recording(who, "restore", _restore_text(request)) as about:
             snapshot = await self._snapshot(request.snapshot)
             about.note(request.job, snapshot.client, request.client)
             record = new_restore(self._context.configuration, request, snapshot, who.title)
@@ -126,7 +102,7 @@ class Commands:
 
     async def start_estimate(self, job: str, who: Actor, *, listing: bool = False) -> Run:
         """Let the agent count what a job would back up; the result is the run's summary."""
-        async with self._audited(who, "estimate", job) as about:
+        async with self._audit_log.recording(who, "estimate", job) as about:
             planned = plan(self._context.configuration, job)
             about.note(job, planned.client)
             record = new_run(planned, requested_by=who.title)
@@ -135,13 +111,13 @@ class Commands:
             if not self._context.link.is_connected(record.client):
                 raise ConflictError(f"agent {record.client} is not connected")
             record = msgspec.structs.replace(
-                record, kind="estimate", request={"listing": listing}, deadline_ns=0
+                record, kind="estimate", request=RunRequest(listing=listing).stored(), deadline_ns=0
             )
             return (await self._runs.submit(record, judged=False)).info()
 
     async def cancel(self, run_id: str, who: Actor) -> Run:
         """End a run; ConflictError when it has ended."""
-        async with self._audited(who, "cancel", run_id) as about:
+        async with self._audit_log.recording(who, "cancel", run_id) as about:
             found = await self._found(run_id, about)
             if not isinstance(found, ActiveRun):
                 raise ConflictError(f"run {found.id} has ended: {found.state}")
@@ -154,7 +130,7 @@ class Commands:
         The limit stays with the run; a disconnected agent gets it when it reconnects.
         """
         target = f"{run_id} {maximum_bytes_per_second}"
-        async with self._audited(who, "bandwidth", target) as about:
+        async with self._audit_log.recording(who, "bandwidth", target) as about:
             if maximum_bytes_per_second < 0:
                 raise UsageError("a limit is a number of bytes per second, or 0 for none")
             found = await self._found(run_id, about)
@@ -173,7 +149,7 @@ class Commands:
 
         For one that is gone from its repository: say that this was meant.
         """
-        async with self._audited(who, "forget", snapshot_id) as about:
+        async with self._audit_log.recording(who, "forget", snapshot_id) as about:
             record = await self._snapshot(snapshot_id)
             about.note(record.job, record.client)
             if record.removed_reason == GONE:
@@ -203,7 +179,7 @@ class Commands:
 
     async def reload(self, who: Actor) -> Reload:
         """Reload the configuration; active runs are not disturbed."""
-        async with self._audited(who, "reload", self.path):
+        async with self._audit_log.recording(who, "reload", self.path):
             return await self._read_again()
 
     async def _read_again(self) -> Reload:
@@ -231,12 +207,12 @@ class Commands:
 
     async def test_notices(self, destination: str, who: Actor) -> list[NoticeTest]:
         """Send a test to a destination of notices, "" for all of them."""
-        async with self._audited(who, "notify", f"test {destination}".strip()):
+        async with self._audit_log.recording(who, "notify", f"test {destination}".strip()):
             return await self._notices.test(destination, who.title)
 
     async def retry_notices(self, who: Actor) -> int:
         """Try what could not be delivered once more; returns how many messages."""
-        async with self._audited(who, "notify", "retry"):
+        async with self._audit_log.recording(who, "notify", "retry"):
             return await self._notices.retry()
 
     async def add_client(self, joining: JoiningClient) -> None:
@@ -246,7 +222,7 @@ class Commands:
         """
         who = Actor(self._context.name, "director")
         target = f"{joining.name} joins group {joining.group}: {joining.file}"
-        async with self._audited(who, "client", target) as about:
+        async with self._audit_log.recording(who, "client", target) as about:
             about.clients.add(joining.name)
             await self._context.in_thread(write_client, joining)
             if not (await self._read_again()).is_loaded:
@@ -260,7 +236,7 @@ class Commands:
         Its snapshots stay, as long as Minimum Retention and operators keep them. Returns what was
         done. A second call finishes what was interrupted. Raises UnknownNameError, ConflictError.
         """
-        async with self._audited(who, "client", f"remove {name}") as about:
+        async with self._audit_log.recording(who, "client", f"remove {name}") as about:
             about.clients.add(name)
             call, done = self._context.in_thread, []
             configuration = self._context.configuration
@@ -289,7 +265,7 @@ class Commands:
 
         It is bound to the Console or User of its name, where there is one.
         """
-        async with self._audited(who, "token", f"create {name} {profile}"):
+        async with self._audit_log.recording(who, "token", f"create {name} {profile}"):
             if lifetime_seconds < 0 or not name:
                 raise UsageError("a token needs a name, and a lifetime of 0 or more seconds")
             expires_ns = clock.now_ns() + lifetime_seconds * SECOND_NS if lifetime_seconds else 0
@@ -304,7 +280,7 @@ class Commands:
 
     async def withdraw_token(self, token_id: str, who: Actor) -> None:
         """Revoke a token."""
-        async with self._audited(who, "token", f"withdraw {token_id}"):
+        async with self._audit_log.recording(who, "token", f"withdraw {token_id}"):
             await self._context.in_thread(remove_token, self._context.catalog, token_id)
 
     async def remove_orphaned_tokens(self) -> None:
@@ -318,59 +294,9 @@ class Commands:
             if missing := missing_resource(configuration, token):
                 with suppress(UnknownNameError):  # it was withdrawn just now
                     await self._context.in_thread(remove_token, catalog, token.id)
-                    await self.audit(us, "token", f"withdraw {token.id}: no {missing} any more")
-
-    async def audit(
-        self,
-        who: Actor,
-        action: str,
-        target: str,
-        result: str = "done",
-        about: _Subjects | None = None,
-    ) -> None:
-        """Record an action or attempt of an actor that the methods above do not record.
-
-        Of refused attempts a few a minute are recorded, and how many more there were. about: the
-        jobs and clients that it concerns; one without is shown only to those who may see
-        everything, and to the actor.
-        """
-        await self.note_left_out()
-        if result != "done" and not self._refusals.admit(who, action, result):
-            if self._noting is None:
-                loop = asyncio.get_running_loop()
-                self._noting = loop.call_later(ENTRIES_SECONDS, self._note_later)
-            return
-        about = about or _Subjects()
-        await self._context.in_thread(
-            add_audit,
-            self._context.catalog,
-            who,
-            action,
-            target,
-            result,
-            about.jobs,
-            about.clients,
-        )
-
-    async def audit_agent(
-        self, client: str, address: str, action: str, target: str, result: str = "done"
-    ) -> None:
-        """The same for what an agent did, or somebody who called himself one."""
-        about = _Subjects(clients={client})
-        await self.audit(Actor(client, "agent", address), action, target, result, about)
-
-    async def note_left_out(self, *, at_end: bool = False) -> None:
-        """Record how many refused attempts were left out in minutes that are over, or in all."""
-        catalog = self._context.catalog
-        for who, action, result, number in self._refusals.over(at_end=at_end):
-            text = f"{number} more like these"
-            await self._context.in_thread(add_audit, catalog, who, action, text, result)
-
-    def _note_later(self) -> None:
-        self._noting = None
-        task = asyncio.create_task(self.note_left_out())
-        self._notes.add(task)
-        task.add_done_callback(self._notes.discard)
+                    await self._audit_log.record(
+                        us, "token", f"withdraw {token.id}: no {missing} any more"
+                    )
 
     async def note_certificate(self, client: str, serial: str) -> None:
         """An agent was enrolled, or its certificate renewed."""
@@ -382,7 +308,7 @@ class Commands:
 
         await self._context.in_thread(note)
 
-    async def _found(self, beginning: str, about: _Subjects) -> ActiveRun | RunRecord:
+    async def _found(self, beginning: str, about: AuditSubjects) -> ActiveRun | RunRecord:
         """A run by its id or the beginning of it, active or not."""
         record = await self._context.in_thread(load_run, self._context.catalog, beginning)
         about.note(record.job, record.client, record.source_client)
@@ -390,16 +316,6 @@ class Commands:
 
     async def _snapshot(self, beginning: str) -> SnapshotRecord:
         return await self._context.in_thread(load_snapshot, self._context.catalog, beginning)
-
-    @asynccontextmanager
-    async def _audited(self, who: Actor, action: str, target: str) -> AsyncIterator[_Subjects]:
-        about = _Subjects()
-        try:
-            yield about
-        except StrongroomError as error:
-            await self.audit(who, action, target, error.error_id, about)
-            raise
-        await self.audit(who, action, target, about=about)
 
 
 def _revoke(authority: Authority, name: str) -> list[str]:

@@ -13,7 +13,7 @@ from strongroom.config.trees.loader import LoadOptions, has_component, load_tree
 from strongroom.daemons.director.catalog.database import catalog_url, open_catalog
 from strongroom.daemons.director.context import DirectorContext
 from strongroom.daemons.director.repositories.access import Repositories, RepositoryPlace
-from strongroom.daemons.director.results import Reload
+from strongroom.daemons.director.results.status import Reload
 from strongroom.daemons.director.schedule.year import plan_year
 from strongroom.errors import UsageError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from strongroom.config.settings.configuration import DirectorConfiguration
     from strongroom.config.settings.permissions import PermissionSettings
-    from strongroom.daemons.director.results import Token
+    from strongroom.daemons.director.results.access import Token
 
 
 def console_type(configuration: DirectorConfiguration, name: str) -> str:

@@ -29,7 +29,7 @@ from strongroom.daemons.director.configuration import load_configuration
 from strongroom.daemons.director.director import Director
 from strongroom.daemons.director.key_files import appliance_keys, authority_passphrase
 from strongroom.daemons.director.own_certificate import OwnCertificate
-from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.results.access import Actor
 from strongroom.daemons.director.web.application import web_pages
 from strongroom.daemons.service_manager import notify
 from strongroom.errors import CatalogUnavailableError, PeerRefusedError

@@ -4,7 +4,9 @@
     director.use_link(connections)      connections to agents, which need the director to exist
     await director.start()              starts the scheduler
     director.queries                    read-only operations
+    director.snapshots                  the same on snapshots and their files
     director.commands                   changes, which are audited
+    director.audit_log                  what else was done or attempted
     director.agents                     reports from agents
     await director.stop()               runs on agents continue
 
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from strongroom.daemons.daily_log import DailyLog
 from strongroom.daemons.director.agents.messages import Agents
+from strongroom.daemons.director.audit_log import AuditLog
 from strongroom.daemons.director.commands import Commands
 from strongroom.daemons.director.configuration import open_context
 from strongroom.daemons.director.expiries import log_expiries
@@ -33,6 +36,7 @@ from strongroom.daemons.director.repositories.browsing import SnapshotBrowser
 from strongroom.daemons.director.runs.aftermath import DirectorAftermath
 from strongroom.daemons.director.runs.lifecycle import Runs
 from strongroom.daemons.director.schedule.scheduler import Scheduler
+from strongroom.daemons.director.snapshot_queries import SnapshotQueries
 from strongroom.daemons.director.snapshots.reconciliation import Reconciler
 from strongroom.errors import StrongroomError
 
@@ -70,9 +74,17 @@ class Director:
         self.scheduler = Scheduler(context, self.runs)
         self.agents = Agents(context, self.runs)
         self._browser = SnapshotBrowser(context.repositories)
-        self.queries = Queries(context, self.runs, self.scheduler, self._browser, self.notices)
+        self.queries = Queries(context, self.runs, self.scheduler, self.notices)
+        self.snapshots = SnapshotQueries(context, self._browser)
+        self.audit_log = AuditLog(context)
         self.commands = Commands(
-            context, self.runs, self.scheduler, self.agents, self.notices, path
+            context,
+            self.runs,
+            self.scheduler,
+            self.agents,
+            self.notices,
+            self.audit_log,
+            path,
         )
         self._scheduling: asyncio.Task[None] | None = None
         self._reconciling: asyncio.Task[None] | None = None
@@ -133,7 +145,7 @@ class Director:
         await self.notices.stop()
         await self.runs.shut_down()
         with suppress(StrongroomError):
-            await self.commands.note_left_out(at_end=True)
+            await self.audit_log.record_left_out(at_end=True)
         self._browser.close()
         await asyncio.to_thread(self.context.close)
 

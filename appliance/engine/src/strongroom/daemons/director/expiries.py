@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.clock import SECOND_NS, utc_text
 from strongroom.daemons.director.catalog.access import list_tokens
-from strongroom.daemons.director.results import Expiry
+from strongroom.daemons.director.results.status import Expiry
 from strongroom.daemons.exposition import Metric
 from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.endings import AUTHORITY_WARNING_SECONDS, ends_soon

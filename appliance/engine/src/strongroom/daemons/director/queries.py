@@ -1,6 +1,7 @@
-"""Read-only operations: status, clients, jobs, runs, snapshots and their files, tokens, metrics.
+"""Read-only operations: status, clients, jobs, runs, tokens, metrics.
 
-Nothing here changes anything. See `director` for the errors raised.
+Nothing here changes anything. See `director` for the errors raised; `snapshot_queries` has those on
+snapshots and their files.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from strongroom.daemons.director.catalog.access import (
     list_tokens,
 )
 from strongroom.daemons.director.catalog.clients import ClientRecord, load_clients
-from strongroom.daemons.director.catalog.names import names_of_runs, names_of_snapshots
+from strongroom.daemons.director.catalog.names import names_of_runs
 from strongroom.daemons.director.catalog.run_history import last_good_starts
 from strongroom.daemons.director.catalog.runs import (
     find_runs,
@@ -30,8 +31,6 @@ from strongroom.daemons.director.catalog.runs import (
 )
 from strongroom.daemons.director.catalog.snapshots import (
     false_snapshots,
-    find_snapshots,
-    load_snapshot,
     missed_snapshots,
     missed_text,
 )
@@ -39,20 +38,17 @@ from strongroom.daemons.director.expiries import all_expiries, expiry_metrics
 from strongroom.daemons.director.metrics.of_catalog import catalog_metrics, permitted
 from strongroom.daemons.director.metrics.of_runs import live_metrics
 from strongroom.daemons.director.notices.figures import notice_metrics
-from strongroom.daemons.director.results import (
+from strongroom.daemons.director.results.access import permits_all
+from strongroom.daemons.director.results.resources import Client, Job
+from strongroom.daemons.director.results.runs import (
     FINAL_STATES,
-    Client,
-    Expiry,
-    Job,
+    RESTORE_TEST_LEVEL,
     RunEvent,
     RunFilter,
-    Snapshot,
-    SnapshotFilter,
-    Status,
-    permits_all,
 )
+from strongroom.daemons.director.results.snapshots import SnapshotFilter
+from strongroom.daemons.director.results.status import Expiry, Status
 from strongroom.daemons.director.runs.plan import plan, tls_mode_of
-from strongroom.daemons.director.runs.retention import snapshot_info
 from strongroom.errors import StrongroomError
 
 if TYPE_CHECKING:
@@ -66,29 +62,15 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.notices.office import NoticeOffice
-    from strongroom.daemons.director.repositories.browsing import SnapshotBrowser
-    from strongroom.daemons.director.results import (
-        AuditEntry,
-        Capacity,
-        ComingRuns,
-        File,
-        FileChange,
-        FilePage,
-        FilesFound,
-        LogLine,
-        NoticeOverview,
-        OpenIncident,
-        Permits,
-        Run,
-        Token,
-    )
+    from strongroom.daemons.director.results.access import AuditEntry, Permits, Token
+    from strongroom.daemons.director.results.notices import NoticeOverview, OpenIncident
+    from strongroom.daemons.director.results.resources import Capacity, ComingRuns
+    from strongroom.daemons.director.results.runs import LogLine, Run
     from strongroom.daemons.director.runs.lifecycle import Runs
     from strongroom.daemons.director.schedule.scheduler import Scheduler
     from strongroom.daemons.exposition import Metric
 
 _RECENT_RUNS: Final = 20
-# The level of a verify job that restores a sample.
-RESTORE_TEST_LEVEL: Final = "data"
 _DAY_NS: Final = 86400 * SECOND_NS
 MOST_LISTED: Final = 10_000
 _Filter = TypeVar("_Filter", RunFilter, SnapshotFilter)
@@ -102,13 +84,11 @@ class Queries:
         context: DirectorContext,
         runs: Runs,
         scheduler: Scheduler,
-        browser: SnapshotBrowser,
         notices: NoticeOffice,
     ) -> None:
         self._context = context
         self._runs = runs
         self._scheduler = scheduler
-        self._browser = browser
         self._notices = notices
         self._started_ns = clock.now_ns()
 
@@ -232,16 +212,12 @@ class Queries:
 
     async def runs(self, wanted: RunFilter) -> list[Run]:
         """Runs, the newest first."""
-        found = await self._context.in_thread(find_runs, self._context.catalog, _bounded(wanted))
+        found = await self._context.in_thread(find_runs, self._context.catalog, bounded(wanted))
         return [self._info(record) for record in found]
 
     async def names_of_runs(self, kind: RecordedKind) -> list[str]:
         """The clients, or the jobs, that the catalog has runs of."""
         return await self._context.in_thread(names_of_runs, self._context.catalog, kind)
-
-    async def names_of_snapshots(self, kind: RecordedKind) -> list[str]:
-        """The same of snapshots."""
-        return await self._context.in_thread(names_of_snapshots, self._context.catalog, kind)
 
     async def run(self, run_id: str) -> Run:
         """One run, by its id or an unambiguous beginning of it (at least 4 digits)."""
@@ -275,81 +251,6 @@ class Queries:
                 if info.is_final:
                     return
                 await news.wait()
-
-    async def snapshots(self, wanted: SnapshotFilter) -> list[Snapshot]:
-        """Snapshots, the newest first."""
-        records = await self._context.in_thread(
-            find_snapshots, self._context.catalog, _bounded(wanted)
-        )
-        return [snapshot_info(self._context.configuration, record) for record in records]
-
-    async def missed_snapshots(self) -> list[Snapshot]:
-        """The newest of each client and job in a storage, where it is gone and none is newer."""
-        records = await self._context.in_thread(missed_snapshots, self._context.catalog)
-        return [snapshot_info(self._context.configuration, record) for record in records]
-
-    async def snapshot(self, snapshot_id: str) -> Snapshot:
-        """One snapshot, by its id or an unambiguous beginning of it; SnapshotNotFoundError."""
-        return snapshot_info(self._context.configuration, await self._snapshot(snapshot_id))
-
-    async def list_files(
-        self, snapshot_id: str, path: bytes = b"", after: bytes = b"", limit: int = 1000
-    ) -> FilePage:
-        """The entries directly in a directory of a snapshot, from the name after `after`.
-
-        SourceError when the snapshot has no such path.
-        """
-        record = await self._snapshot(snapshot_id)
-        limit = max(1, min(limit, MOST_LISTED))
-        return await self._context.with_repository(
-            self._browser.list_files, record, path, after, limit
-        )
-
-    async def list_below(
-        self, snapshot_id: str, path: bytes = b"", limit: int = 1000
-    ) -> tuple[File, ...]:
-        """The first entries at and below a path of a snapshot, at any depth, in its order.
-
-        SourceError when the snapshot has no such path.
-        """
-        record = await self._snapshot(snapshot_id)
-        limit = max(1, min(limit, MOST_LISTED))
-        return await self._context.with_repository(self._browser.list_below, record, path, limit)
-
-    async def compare(
-        self, before_id: str, after_id: str, below: bytes = b"", limit: int = 1000
-    ) -> tuple[FileChange, ...]:
-        """The first differences between two snapshots of a storage, in listing order."""
-        before, after = await self._snapshot(before_id), await self._snapshot(after_id)
-        limit = max(1, min(limit, MOST_LISTED))
-        return await self._context.with_repository(
-            self._browser.compare, before, after, below, limit
-        )
-
-    async def find_files(
-        self,
-        pattern: bytes,
-        snapshots: SnapshotFilter,
-        *,
-        below: bytes = b"",
-        ignoring_case: bool = False,
-        limit: int = 1000,
-    ) -> FilesFound:
-        """Entries of these snapshots, the newest first, whose name matches a glob.
-
-        Fails only if no snapshot can be searched; a single failure is a warning.
-        """
-        records = await self._context.in_thread(
-            find_snapshots, self._context.catalog, _bounded(snapshots)
-        )
-        limit = max(1, min(limit, MOST_LISTED))
-
-        def find() -> FilesFound:
-            return self._browser.find_files(
-                records, pattern, below, limit, ignoring_case=ignoring_case
-            )
-
-        return await self._context.with_repository(find)
 
     async def audit_entries(
         self, limit: int = 100, before_id: int = 0, who: str = ""
@@ -391,9 +292,6 @@ class Queries:
         with suppress(StrongroomError, OSError):
             found += expiry_metrics(await self.expiries(permits))
         return [permitted(metric, permits) for metric in found]
-
-    async def _snapshot(self, beginning: str) -> SnapshotRecord:
-        return await self._context.in_thread(load_snapshot, self._context.catalog, beginning)
 
     def _info(self, record: RunRecord) -> Run:
         active = self._runs.active(record.id)
@@ -444,7 +342,8 @@ class Queries:
         )
 
 
-def _bounded(wanted: _Filter) -> _Filter:
+def bounded(wanted: _Filter) -> _Filter:
+    """The same, of as many as are listed at once."""
     return replace(
         wanted, limit=max(1, min(wanted.limit, MOST_LISTED)), offset=max(0, wanted.offset)
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from strongroom.config.settings.configuration import DirectorConfiguration
-    from strongroom.daemons.director.results import Reload
+    from strongroom.daemons.director.results.status import Reload
 
 _log = logging.getLogger(__name__)
 

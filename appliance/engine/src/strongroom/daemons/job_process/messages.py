@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from strongroom.net.control.messages import (
-    LogLevel,  # noqa: TC001 - msgspec resolves it at run time
-    RunStatus,  # noqa: TC001 - msgspec resolves it at run time
+    LogLevel,
+    RunProgress,
+    RunStatus,
 )
 
 # A longer line of the job's input or output is an error. The first line holds a whole message of
@@ -32,7 +33,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="sto
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="progress"):
-    """Counts so far; fields as of progress.Counts."""
+    """Counts so far; fields as of progress.Counts and control.RunProgress."""
 
     files: int = 0
     bytes: int = 0
@@ -44,6 +45,10 @@ class JobProgress(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", t
     message: str = ""
     stage_seconds: dict[str, float] = {}
     queued_blocks: int = 0
+
+    def of_run(self, run_id: str) -> RunProgress:
+        """The same as it is said of a run."""
+        return RunProgress(run_id=run_id, **msgspec.structs.asdict(self))
 
 
 class JobLog(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="log"):

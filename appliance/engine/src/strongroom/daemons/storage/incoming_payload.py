@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from strongroom.daemons.storage.response_writer import Answers
+    from strongroom.daemons.storage.response_writer import ResponseWriter
     from strongroom.net.channels.channel import Channel
 
 # Fits into a processor's cache between receiving, digesting and writing.
@@ -19,7 +19,7 @@ PIECE_BYTES: Final = 256 << 10
 class Incoming:
     """`left_bytes` have not arrived yet; for the thread of the connection."""
 
-    def __init__(self, channel: Channel, answers: Answers, size_bytes: int) -> None:
+    def __init__(self, channel: Channel, answers: ResponseWriter, size_bytes: int) -> None:
         """`answers` has the deadline of the frame, which is paused from here on."""
         self._channel = channel
         self._answers = answers

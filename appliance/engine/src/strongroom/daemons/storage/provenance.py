@@ -61,7 +61,7 @@ def book_path(repository: bytes) -> bytes:
     return os.path.join(repository, FOLDER, b"objects.sqlite")
 
 
-class Usage(NamedTuple):
+class StoredUsage(NamedTuple):
     """What a client has: its name, if an agent of it has connected, objects, bytes, charge."""
 
     name: str
@@ -232,7 +232,7 @@ class Provenance:
                 "update objects set stored_ns = ? where stored_ns > ?", (latest_ns, latest_ns)
             )
 
-    def usage(self) -> dict[bytes, Usage]:
+    def usage(self) -> dict[bytes, StoredUsage]:
         """What each client has."""
         rows = self._rows(
             "select client, max(name), sum(objects), sum(bytes), sum(charge) from ("
@@ -241,7 +241,7 @@ class Provenance:
             "union all select client, name, 0, 0, charge from clients) group by client",
             (),
         )
-        return {client: Usage(*figures) for client, *figures in rows}
+        return {client: StoredUsage(*figures) for client, *figures in rows}
 
     def learn_name(self, client: bytes, name: str) -> None:
         """Record the name of a client, as the certificate of its agent says."""

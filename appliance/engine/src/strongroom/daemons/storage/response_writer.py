@@ -26,7 +26,7 @@ _COPIED_BYTES: Final = 64 << 10
 _NOISE_BYTES: Final = 256 << 10
 
 
-class Answers:
+class ResponseWriter:
     """Answers to the request `request_id`, for the thread of the connection."""
 
     def __init__(self, channel: Channel, limits: StorageLimits) -> None:

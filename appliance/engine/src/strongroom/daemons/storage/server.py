@@ -25,7 +25,7 @@ from strongroom.errors import (
 )
 from strongroom.net.channels.greeting import send_welcome
 from strongroom.net.channels.local_channel import admit_local
-from strongroom.net.channels.unauthenticated import StrangersLog, UnprovenConnections
+from strongroom.net.channels.unauthenticated import StrangersLog, UnauthenticatedConnections
 from strongroom.net.identities.peer import LOCAL_ROLE
 from strongroom.stores.local import LocalStore
 
@@ -71,7 +71,9 @@ class StorageServer:
         self._lock = threading.Lock()
         self._sessions: set[Session] = set()
         limits = settings.limits
-        self._unproven = UnprovenConnections(limits.handshakes, limits.handshakes_of_an_address)
+        self._unauthenticated = UnauthenticatedConnections(
+            limits.handshakes, limits.handshakes_of_an_address
+        )
         self._strangers = StrangersLog(log)
         self._threads: list[threading.Thread] = []
         self._listening: list[socket.socket] = []
@@ -124,7 +126,7 @@ class StorageServer:
 
     def set_limits(self, limits: StorageLimits) -> None:
         """Apply a changed configuration; open connections keep their settings except quotas."""
-        self._unproven.limit(limits.handshakes, limits.handshakes_of_an_address)
+        self._unauthenticated.limit(limits.handshakes, limits.handshakes_of_an_address)
         self.serving.set_limits(limits)
 
     def set_admission(self, admission: Admission) -> None:
@@ -144,7 +146,7 @@ class StorageServer:
             ("connections", (("role", role),), float(roles.count(role)))
             for role in ("agent", "director", "operator", "local")
         ]
-        gauges.append(("handshakes", (), float(self._unproven.count)))
+        gauges.append(("handshakes", (), float(self._unauthenticated.count)))
         return gauges
 
     def _listen(
@@ -195,7 +197,7 @@ class StorageServer:
             # Local peers are identified at once; unauthenticated remote ones must not block them.
             stranger = address[0] if isinstance(address, tuple) else ""
             shown = stranger or "the local socket"
-            if stranger and (reason := self._unproven.enter(stranger)):
+            if stranger and (reason := self._unauthenticated.enter(stranger)):
                 connection.close()
                 self._refuse(shown, "handshakes", reason)
                 continue
@@ -204,7 +206,7 @@ class StorageServer:
             except RuntimeError as error:
                 # The machine cannot start more threads now; keep listening.
                 if stranger:
-                    self._unproven.leave(stranger)
+                    self._unauthenticated.leave(stranger)
                 connection.close()
                 self._refuse(shown, "threads", str(error))
 
@@ -225,7 +227,7 @@ class StorageServer:
             connection.close()
         finally:
             if stranger:
-                self._unproven.leave(stranger)
+                self._unauthenticated.leave(stranger)
         if channel is None:
             return
         share = self.serving.shares.enter(channel.peer)

@@ -42,7 +42,7 @@ _RECENTLY_SECONDS: Final = 1.0
 
 
 @dataclass(eq=False, slots=True)
-class Share:
+class ClientShare:
     """What one client holds."""
 
     peer: Peer
@@ -71,7 +71,7 @@ class Shares:
         self.limits = limits
         self._stopped = stopped
         self._condition = threading.Condition()
-        self._of_clients: dict[tuple[str, str], Share] = {}
+        self._of_clients: dict[tuple[str, str], ClientShare] = {}
         self._connections = 0
         self._uploads = 0
         self._large_bytes = 0
@@ -81,14 +81,14 @@ class Shares:
         """How many uploads are under way."""
         return self._uploads
 
-    def enter(self, peer: Peer) -> Share | str:
+    def enter(self, peer: Peer) -> ClientShare | str:
         """One more connection of a peer, to be given back by `leave`; or why there is no place."""
         limits = self.limits
         with self._condition:
             if self._connections >= limits.connections:
                 return f"there are {self._connections} connections already"
             key = (peer.role, peer.name)
-            share = self._of_clients.get(key) or Share(peer)
+            share = self._of_clients.get(key) or ClientShare(peer)
             if share.is_limited and share.connections >= limits.connections_each:
                 return f"{peer} has {share.connections} connections already"
             self._of_clients[key] = share
@@ -96,7 +96,7 @@ class Shares:
             self._connections += 1
             return share
 
-    def leave(self, share: Share) -> None:
+    def leave(self, share: ClientShare) -> None:
         """A connection has ended."""
         with self._condition:
             self._connections -= 1
@@ -104,7 +104,7 @@ class Shares:
             if not share.connections:
                 del self._of_clients[share.peer.role, share.peer.name]
 
-    def begin_upload(self, share: Share) -> int:
+    def begin_upload(self, share: ClientShare) -> int:
         """One more upload, to be given back by `end_upload`; returns the size of its buffers.
 
         Raises QuotaError.
@@ -130,7 +130,7 @@ class Shares:
             self._large_bytes += wanted
             return LARGE_BUFFER_BYTES
 
-    def end_upload(self, share: Share, buffer_bytes: int) -> None:
+    def end_upload(self, share: ClientShare, buffer_bytes: int) -> None:
         """An upload has ended, whose buffers had this size."""
         with self._condition:
             share.uploads -= 1
@@ -140,7 +140,7 @@ class Shares:
                 self._large_bytes -= 2 * buffer_bytes
 
     @contextmanager
-    def holding(self, share: Share, size_bytes: int) -> Iterator[None]:
+    def holding(self, share: ClientShare, size_bytes: int) -> Iterator[None]:
         """Wait until a client may hold so much more, and count it inside the block."""
         if not share.is_limited or not size_bytes:
             yield
@@ -160,7 +160,7 @@ class Shares:
                 share.held_bytes -= size_bytes
                 self._condition.notify_all()
 
-    def charge(self, share: Share, seconds: float) -> None:
+    def charge(self, share: ClientShare, seconds: float) -> None:
         """Count processor time of a client; waits where it is too much and others work."""
         now = clock.elapsed_seconds()
         with self._condition:
@@ -170,7 +170,7 @@ class Shares:
             if self._stopped.wait(min(wait_seconds, _RECENTLY_SECONDS)):
                 return
 
-    def _wait_seconds(self, share: Share) -> float:
+    def _wait_seconds(self, share: ClientShare) -> float:
         """How long a client has to wait, unless others stop working."""
         now = clock.elapsed_seconds()
         with self._condition:

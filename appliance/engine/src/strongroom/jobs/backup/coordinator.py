@@ -16,7 +16,7 @@ import numpy as np
 
 from strongroom import errors
 from strongroom.jobs.backup.deferred_content import DeferredContent
-from strongroom.jobs.backup.ordering import ContentRead, Node, Ordering, Way
+from strongroom.jobs.backup.ordering import ContentRead, Node, Ordering, PathGoals
 from strongroom.jobs.backup.scanned_rows import ROOT_NAME, without_vanished
 from strongroom.jobs.backup.shards.messages import (
     Claim,
@@ -139,7 +139,7 @@ class Coordinator:
         self._places = SharePlaces(share_below)
         if not paths:
             return
-        way = Way.to(paths)
+        way = PathGoals.to(paths)
         names = None if way is None else b"\0".join([ROOT_NAME, *way.names()])
         root = self._order.add(b"", 0, names, way)
         root.standing = self._places.root(os.stat("/").st_mode)

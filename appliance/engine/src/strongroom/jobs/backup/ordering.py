@@ -33,7 +33,7 @@ class Node:
     )  # fmt: skip
 
     def __init__(
-        self, number: int, path: bytes, slice_number: int, only: bytes | None, way: Way | None
+        self, number: int, path: bytes, slice_number: int, only: bytes | None, way: PathGoals | None
     ) -> None:
         self.number = number
         self.path = path
@@ -50,17 +50,17 @@ class Node:
         self.standing = CLOSED
 
 
-class Way:
+class PathGoals:
     """The directories on the way to the given paths: names that lead on, and goals."""
 
     __slots__ = ("goals", "steps")
 
     def __init__(self) -> None:
-        self.steps: dict[bytes, Way] = {}
+        self.steps: dict[bytes, PathGoals] = {}
         self.goals: set[bytes] = set()
 
     @classmethod
-    def to(cls, paths: tuple[bytes, ...]) -> Way | None:
+    def to(cls, paths: tuple[bytes, ...]) -> PathGoals | None:
         """The way to `paths` (from the root, no slash around them); None when the root is one."""
         way = cls()
         for path in sorted(paths):
@@ -121,7 +121,8 @@ class Ordering:
         if head is None:
             return None
         for task in self.tasks.values() if head.content is not None else (head,):
-            if task.is_scanned and (task is head or getattr(task, "node", None) is head):
+            node = task.node if isinstance(task, ContentRead) else task
+            if task.is_scanned and node is head:
                 return task.shard
         return None
 
@@ -140,7 +141,9 @@ class Ordering:
         """The rows of the source's streams, in the root; call it before all else."""
         self.add(b"", -1, None, None).is_streams = True
 
-    def add(self, path: bytes, slice_number: int, only: bytes | None, way: Way | None) -> Node:
+    def add(
+        self, path: bytes, slice_number: int, only: bytes | None, way: PathGoals | None
+    ) -> Node:
         """A directory (or slice) was found."""
         self._count += 1
         node = Node(self._count, path, slice_number, only, way)

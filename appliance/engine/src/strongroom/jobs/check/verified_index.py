@@ -15,7 +15,7 @@ from blake3 import blake3
 from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE, object_name
 from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.repo.block_columns import BlockColumns, dead_flags
-from strongroom.repo.index.claims import contested_owners
+from strongroom.repo.index.contested_packs import contested_owners
 from strongroom.repo.index.index import Index
 from strongroom.repo.index.objects import read_index_object
 from strongroom.repo.index.shared_chunks import SharedChunks

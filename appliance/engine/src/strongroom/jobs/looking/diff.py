@@ -99,7 +99,7 @@ class _Cursor:
             self.key = page_key(self.row.directory, self.row.name)
 
 
-class Comparison:
+class SnapshotComparison:
     """Compares two snapshots of one repository, read with their pages."""
 
     def __init__(self, readers: ClientReaders, before: Snapshot, after: Snapshot) -> None:

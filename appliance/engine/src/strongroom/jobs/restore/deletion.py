@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from strongroom.jobs.restore.choice import WANTED
 from strongroom.jobs.restore.directories import unlink
 from strongroom.jobs.restore.metadata import clear_protection, reason_of
-from strongroom.jobs.restore.options import Action, Kind
+from strongroom.jobs.restore.options import Action, EntryKind
 from strongroom.jobs.restore.target_directories import remove_tree, status_of
 from strongroom.rows.views import join_path
 
@@ -47,7 +47,7 @@ class Deletions:
             level.present = sorted(os.listdir(b"."))
         except OSError as error:
             self._restorer.tally.place = level.place
-            self._restorer.tally.problem(Kind.DELETE, b"", reason_of(error))
+            self._restorer.tally.problem(EntryKind.DELETE, b"", reason_of(error))
             level.present = []
 
     def compare(self, level: Level, names: Sequence[bytes]) -> None:
@@ -73,7 +73,7 @@ class Deletions:
                 extra = sorted(os.listdir(b"."))
             except OSError as error:
                 self._restorer.tally.place = place
-                self._restorer.tally.problem(Kind.DELETE, b"", reason_of(error))
+                self._restorer.tally.problem(EntryKind.DELETE, b"", reason_of(error))
             else:
                 self._remove_from(place, extra, is_wanted=level.is_wanted)
 
@@ -88,7 +88,7 @@ class Deletions:
         try:
             self._restorer.directories.enter(place)
         except OSError as error:
-            tally.problem(Kind.DELETE, b"", reason_of(error))
+            tally.problem(EntryKind.DELETE, b"", reason_of(error))
             return
         for name in names:
             try:
@@ -99,7 +99,7 @@ class Deletions:
                     _remove(name, status)
                 tally.step(Action.DELETED, name)
             except OSError as error:
-                tally.problem(Kind.DELETE, name, reason_of(error))
+                tally.problem(EntryKind.DELETE, name, reason_of(error))
 
     def _is_wanted(
         self, place: bytes, name: bytes, status: os.stat_result, is_wanted: bool

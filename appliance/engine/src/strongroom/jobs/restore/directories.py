@@ -23,7 +23,7 @@ import msgspec
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.existing_entries import is_kept
 from strongroom.jobs.restore.metadata import change_flags, clear_protection, reason_of
-from strongroom.jobs.restore.options import Action, Kind, RestoreOptions
+from strongroom.jobs.restore.options import Action, EntryKind, RestoreOptions
 from strongroom.jobs.restore.target_directories import PRIVATE_MODE, pinned, status_of
 from strongroom.rows.rows import UNREADABLE
 from strongroom.rows.views import RowView, join_path, split_path
@@ -186,10 +186,10 @@ class Directories:
                 self._settle(row, is_new)
             except OSError as error:
                 reason = f"its attributes could not be set: {reason_of(error)}"
-                self._restorer.tally.problem(Kind.ENTRY, name, reason)
+                self._restorer.tally.problem(EntryKind.ENTRY, name, reason)
             except DamageError as error:
                 reason = f"its attributes could not be set: {error}"
-                self._restorer.tally.problem(Kind.CONTENT, name, reason)
+                self._restorer.tally.problem(EntryKind.CONTENT, name, reason)
 
     def _settle(self, row: RowView, is_new: bool) -> None:
         setter = self._restorer.maker.setter
@@ -208,7 +208,7 @@ class Directories:
         """Runs in the working directory, which is the level's."""
         tally = self._restorer.tally
         if row.state == UNREADABLE:
-            tally.problem(Kind.UNREAD, row.name, "the backup could not read what is in it")
+            tally.problem(EntryKind.UNREAD, row.name, "the backup could not read what is in it")
         row = self.bare(level.place, row)
         try:
             action = self._place(level, row)
@@ -266,7 +266,7 @@ class Directories:
     def _problem(self, place: bytes, name: bytes, error: OSError) -> None:
         tally = self._restorer.tally
         tally.place = place
-        tally.problem(Kind.ENTRY, name, reason_of(error))
+        tally.problem(EntryKind.ENTRY, name, reason_of(error))
 
 
 def unlink(name: bytes) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.existing_entries import is_kept
 from strongroom.jobs.restore.metadata import reason_of
-from strongroom.jobs.restore.options import Action, Kind, Overwrite
+from strongroom.jobs.restore.options import Action, EntryKind, Overwrite
 from strongroom.jobs.restore.target_directories import TargetDirectories, status_of, temporary_name
 from strongroom.rows.rows import decode_rows
 from strongroom.rows.views import views
@@ -115,9 +115,9 @@ class Links:
         try:
             tally.step(self._make_link(other.place, row, first), row.name)
         except OSError as error:
-            tally.problem(Kind.LINK, row.name, reason_of(error))
+            tally.problem(EntryKind.LINK, row.name, reason_of(error))
         except DamageError as error:
-            tally.problem(Kind.LINK, row.name, str(error))
+            tally.problem(EntryKind.LINK, row.name, str(error))
 
     def _make_link(self, place: bytes, row: RowView, first: _FirstName) -> Action:
         self._restorer.directories.enter(place)

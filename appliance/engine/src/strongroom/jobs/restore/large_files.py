@@ -24,7 +24,7 @@ from strongroom.jobs.restore.content import (
 from strongroom.jobs.restore.existing_entries import is_kept, open_to_write, set_aside
 from strongroom.jobs.restore.messages import StretchWritten, WriteStretch
 from strongroom.jobs.restore.metadata import reason_of
-from strongroom.jobs.restore.options import Action, Kind, Overwrite
+from strongroom.jobs.restore.options import Action, EntryKind, Overwrite
 from strongroom.jobs.restore.target_directories import status_of, temporary_name
 from strongroom.rows.rows import UNREADABLE
 
@@ -110,7 +110,7 @@ class LargeFiles:
         """The file, ready to be written; None when there is nothing to write."""
         maker, tally = self._restorer.maker, self._restorer.tally
         if row.state == UNREADABLE:
-            tally.problem(Kind.UNREAD, row.name, "the backup could not read it")
+            tally.problem(EntryKind.UNREAD, row.name, "the backup could not read it")
             self._unusable(row)
             return None
         status = None if is_new else status_of(row.name)
@@ -224,9 +224,9 @@ class LargeFiles:
         tally = self._restorer.tally
         if isinstance(error, OSError):
             refuse_dead_target(error)
-            tally.problem(Kind.ENTRY, row.name, reason_of(error))
+            tally.problem(EntryKind.ENTRY, row.name, reason_of(error))
         else:
-            tally.problem(Kind.CONTENT, row.name, str(error))
+            tally.problem(EntryKind.CONTENT, row.name, str(error))
 
     def _unusable(self, row: RowView) -> None:
         if row.link_count > 1:

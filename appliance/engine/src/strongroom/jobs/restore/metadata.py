@@ -20,7 +20,7 @@ import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from strongroom.jobs.restore.options import Kind
+from strongroom.jobs.restore.options import EntryKind
 from strongroom.printable import printable
 from strongroom.scan.attributes import SETTABLE_FLAGS, decode_xattrs, read_flags
 
@@ -52,7 +52,7 @@ Place = int | bytes
 class MetadataSetter:
     """Sets what rows say; reports problems as `problem(kind, name, reason)`."""
 
-    def __init__(self, problem: Callable[[Kind, bytes, str], None]) -> None:
+    def __init__(self, problem: Callable[[EntryKind, bytes, str], None]) -> None:
         self._problem = problem
         self._is_root = os.geteuid() == 0
         self._refused_owners: set[tuple[int, int]] = set()
@@ -120,7 +120,7 @@ class MetadataSetter:
         try:
             os.utime(where, ns=(row.mtime_ns, row.mtime_ns))
         except (OSError, OverflowError) as error:
-            self._problem(Kind.TIMES, row.name, reason_of(error))
+            self._problem(EntryKind.TIMES, row.name, reason_of(error))
 
     def set_flags(self, where: Place, name: bytes, mode: int, flags: int) -> None:
         """Make the settable chattr flags of a file or directory exactly `flags`."""
@@ -136,7 +136,7 @@ class MetadataSetter:
         except OSError as error:
             # An entry that may not be opened has a problem only if there is a flag to set.
             if flags or error.errno not in (errno.EACCES, errno.EPERM):
-                self._problem(Kind.FLAGS, name, reason_of(error))
+                self._problem(EntryKind.FLAGS, name, reason_of(error))
 
     def _set_open_flags(self, fd: int, flags: int) -> None:
         current = read_flags(fd)
@@ -176,7 +176,7 @@ class MetadataSetter:
             return {os.fsencode(each): os.getxattr(where, each) for each in names}
         except OSError as error:
             if error.errno not in (errno.ENOTSUP, errno.EACCES, errno.ENODATA):
-                self._problem(Kind.XATTR, name, reason_of(error))
+                self._problem(EntryKind.XATTR, name, reason_of(error))
             return {}
 
     def _remove_xattr(self, where: Place, name: bytes, attribute: bytes) -> None:
@@ -200,7 +200,7 @@ class MetadataSetter:
                 return True
             except OSError as error:
                 if error.errno not in (errno.EPERM, errno.EINVAL):
-                    self._problem(Kind.OWNER, row.name, reason_of(error))
+                    self._problem(EntryKind.OWNER, row.name, reason_of(error))
                     return False
                 self._refused_owners.add(owner)
         # A group of which we are a member can be set even if the owner cannot.
@@ -212,7 +212,7 @@ class MetadataSetter:
         if kept == "group" and os.geteuid() == row.uid:
             return True
         reason = f"only root may make it {row.uid}:{row.gid} ({kept} could be set)"
-        self._problem(Kind.OWNER, row.name, reason)
+        self._problem(EntryKind.OWNER, row.name, reason)
         return False
 
     def _chmod(self, where: Place, row: RowView, is_owner: bool) -> None:
@@ -220,11 +220,11 @@ class MetadataSetter:
         if not is_owner and mode & _SET_ID_BITS and not stat.S_ISDIR(row.mode):
             mode &= ~_SET_ID_BITS
             reason = "set-id bits left out, for its owner is not the one in the snapshot"
-            self._problem(Kind.MODE, row.name, reason)
+            self._problem(EntryKind.MODE, row.name, reason)
         try:
             os.chmod(where, mode)
         except OSError as error:
-            self._problem(Kind.MODE, row.name, reason_of(error))
+            self._problem(EntryKind.MODE, row.name, reason_of(error))
             if mode & _SET_ID_BITS:  # a sandbox may forbid these alone
                 with suppress(OSError):
                     os.chmod(where, mode & ~_SET_ID_BITS)
@@ -264,5 +264,5 @@ def reason_of(error: OSError | OverflowError) -> str:
     return str(error)
 
 
-def _kind_of(attribute: bytes) -> Kind:
-    return Kind.ACL if attribute.startswith(_ACL_PREFIX) else Kind.XATTR
+def _kind_of(attribute: bytes) -> EntryKind:
+    return EntryKind.ACL if attribute.startswith(_ACL_PREFIX) else EntryKind.XATTR

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_DEFAULT_WORKERS: Final = 4
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """What a problem is about. The first five lose an entry, the others an attribute of it."""
 
     CONTENT = "content"  # what is stored (content, attributes) is damaged or missing
@@ -66,7 +66,7 @@ class Action(StrEnum):
 class RestoreProblem(NamedTuple):
     """Something that differs from the snapshot; `path` is relative to the target."""
 
-    kind: Kind
+    kind: EntryKind
     path: bytes
     reason: str
 
@@ -123,7 +123,7 @@ class RestoreReport:
     """Report of a restore; `actions`, `problems` and `left_out` count by kind, in no order."""
 
     actions: dict[Action, int] = field(default_factory=dict)
-    problems: dict[Kind, int] = field(default_factory=dict)
+    problems: dict[EntryKind, int] = field(default_factory=dict)
     left_out: dict[Privilege, int] = field(default_factory=dict)
     written_bytes: int = 0
     elapsed_seconds: float = 0.0
@@ -136,7 +136,7 @@ class RestoreReport:
     @property
     def exit_code(self) -> int:
         """That of damage where there is any, else whether it is complete."""
-        if self.problems.get(Kind.CONTENT):
+        if self.problems.get(EntryKind.CONTENT):
             return DamageError.exit_code
         return EXIT_DONE if self.is_complete else EXIT_INCOMPLETE
 

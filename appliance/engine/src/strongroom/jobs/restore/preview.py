@@ -10,7 +10,7 @@ from strongroom.errors import DamageError
 from strongroom.jobs.restore.content import content_is, layout_of
 from strongroom.jobs.restore.existing_entries import is_kept
 from strongroom.jobs.restore.metadata import reason_of
-from strongroom.jobs.restore.options import Action, Kind, Overwrite
+from strongroom.jobs.restore.options import Action, EntryKind, Overwrite
 from strongroom.jobs.restore.target_directories import status_of
 from strongroom.jobs.restore.worker import RowRestorer
 from strongroom.rows.rows import UNREADABLE
@@ -37,20 +37,20 @@ class Preview(RowRestorer):
             try:
                 self.directories.enter(place)
             except OSError as error:
-                self.tally.problem(Kind.ENTRY, b"", reason_of(error))
+                self.tally.problem(EntryKind.ENTRY, b"", reason_of(error))
                 return
         for number, row in enumerate(views(rows)):
             if stat.S_ISDIR(row.mode) or number in skipped:
                 continue
             if row.state == UNREADABLE:
-                self.tally.problem(Kind.UNREAD, row.name, "the backup could not read it")
+                self.tally.problem(EntryKind.UNREAD, row.name, "the backup could not read it")
                 continue
             try:
                 action = Action.CREATED if is_new else self._foresee(row)
             except DamageError as error:
-                self.tally.problem(Kind.CONTENT, row.name, str(error))
+                self.tally.problem(EntryKind.CONTENT, row.name, str(error))
             except OSError as error:
-                self.tally.problem(Kind.ENTRY, row.name, reason_of(error))
+                self.tally.problem(EntryKind.ENTRY, row.name, reason_of(error))
             else:
                 self.tally.step(action, row.name)
 

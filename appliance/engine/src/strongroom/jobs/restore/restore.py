@@ -34,7 +34,7 @@ from strongroom.jobs.restore.choice import Choice
 from strongroom.jobs.restore.messages import decode_reply, decode_task
 from strongroom.jobs.restore.options import (
     Action,
-    Kind,
+    EntryKind,
     LeftOut,
     RestoreProblem,
     RestoreReport,
@@ -120,7 +120,7 @@ class _Restore:
         self._progress: Progress = NullProgress()
         self._observer = observer
         self._actions: Counter[Action] = Counter()
-        self._problems: Counter[Kind] = Counter()
+        self._problems: Counter[EntryKind] = Counter()
         self._left_out: Counter[Privilege] = Counter()
         self._written_bytes = 0
         self._tally: Tally | None = None

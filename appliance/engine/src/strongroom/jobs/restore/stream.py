@@ -23,7 +23,7 @@ from strongroom.jobs.restore.hard_links import Links, OtherName
 from strongroom.jobs.restore.large_files import LARGE_BYTES, LargeFiles
 from strongroom.jobs.restore.messages import RestoreRows, RowsRestored
 from strongroom.jobs.restore.metadata import reason_of
-from strongroom.jobs.restore.options import Kind
+from strongroom.jobs.restore.options import EntryKind
 from strongroom.jobs.restore.target_directories import check_names, check_path
 from strongroom.jobs.workers.marks import Marks
 from strongroom.jobs.workers.messages import RowsEntry
@@ -362,7 +362,7 @@ class RestoreStream:
                 finally:
                     os.close(fd)
             except OSError as error:
-                tally.problem(Kind.FLAGS, late.name, reason_of(error))
+                tally.problem(EntryKind.FLAGS, late.name, reason_of(error))
 
 
 def _views_of(rows: Rows, numbers: list[int]) -> list[RowView]:

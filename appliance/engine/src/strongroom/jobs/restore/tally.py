@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from strongroom.jobs.restore.messages import TallyCounts
-from strongroom.jobs.restore.options import Action, Kind, LeftOut, RestoreProblem, Step
+from strongroom.jobs.restore.options import Action, EntryKind, LeftOut, RestoreProblem, Step
 from strongroom.rows.views import join_path
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Tally:
         self.left_out: list[LeftOut] = []
         self.written_bytes = 0
 
-    def problem(self, kind: Kind, name: bytes, reason: str) -> None:
+    def problem(self, kind: EntryKind, name: bytes, reason: str) -> None:
         """Record a problem of `name` in the current place (b"": the place itself)."""
         path = join_path(self.place, name) if name else self.place
         self.problems.append(RestoreProblem(kind, path, reason))

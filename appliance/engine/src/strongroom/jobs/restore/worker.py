@@ -28,7 +28,7 @@ from strongroom.jobs.restore.messages import (
 )
 from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.new_entries import EntryMaker
-from strongroom.jobs.restore.options import Action, Kind, RestoreOptions
+from strongroom.jobs.restore.options import Action, EntryKind, RestoreOptions
 from strongroom.jobs.restore.tally import Tally
 from strongroom.jobs.restore.target_directories import TargetDirectories, status_of
 from strongroom.rows.rows import UNREADABLE, Rows, decode_rows
@@ -65,7 +65,7 @@ class RowRestorer:
         except OSError as error:
             self.tally.place = place
             reason = f"what belongs in it was not restored: {reason_of(error)}"
-            self.tally.problem(Kind.ENTRY, b"", reason)
+            self.tally.problem(EntryKind.ENTRY, b"", reason)
             return
         tally, restore_row = self.tally, self.restore_row
         created = 0
@@ -83,7 +83,7 @@ class RowRestorer:
         """Restore one row of the directory entered; None after a problem."""
         try:
             if row.state == UNREADABLE:
-                self.tally.problem(Kind.UNREAD, row.name, "the backup could not read it")
+                self.tally.problem(EntryKind.UNREAD, row.name, "the backup could not read it")
                 return None
             status = None if is_new else status_of(row.name)
             if status is None:
@@ -94,10 +94,10 @@ class RowRestorer:
                     status = os.lstat(row.name)
             action = self.existing.place(row, status)
         except DamageError as error:
-            self.tally.problem(Kind.CONTENT, row.name, str(error))
+            self.tally.problem(EntryKind.CONTENT, row.name, str(error))
         except OSError as error:
             refuse_dead_target(error)
-            self.tally.problem(Kind.ENTRY, row.name, reason_of(error))
+            self.tally.problem(EntryKind.ENTRY, row.name, reason_of(error))
         else:
             if action is Action.KEPT and row.link_count > 1:
                 self.unusable.append((row.device, row.inode))

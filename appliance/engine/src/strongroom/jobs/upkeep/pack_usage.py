@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from strongroom.repo.repository import Repository
 
 
-class Usage(NamedTuple):
+class PackUsage(NamedTuple):
     """A pack and the stored bytes of its blocks: all, and those that are used."""
 
     pack: IndexedPack
@@ -99,13 +99,13 @@ class Keepers:
 
 def measure_usage(
     repository: Repository, index: Index, keepers: Keepers, live: LiveBlocks, shared: SharedChunks
-) -> list[Usage]:
+) -> list[PackUsage]:
     """The usage of every pack of the index that is not marked; see `mark_shared`.
 
     Reads the index objects once more, one at a time, for the lengths of chunks. ObjectMissingError
     when another prune has replaced one meanwhile: reload the index.
     """
-    usages: dict[bytes, Usage] = {}
+    usages: dict[bytes, PackUsage] = {}
     for footer in _footers(repository, index):
         pack = index.pack(footer.pack_id)
         if pack is None or pack.marked or pack.pack_id in usages:
@@ -116,7 +116,7 @@ def measure_usage(
         # A block without bytes, which only lists its chunks, cannot be made smaller.
         partly = np.where(raw == 0, stored, stored * use.used_raw // np.maximum(raw, 1))
         used = np.where(use.in_use, partly, 0)
-        usages[pack.pack_id] = Usage(
+        usages[pack.pack_id] = PackUsage(
             pack, int(stored.sum()), int(used.sum()), bool(use.in_use.any())
         )
     return list(usages.values())
@@ -154,7 +154,7 @@ def _footers(repository: Repository, index: Index) -> Iterator[PackFooter]:
         yield from read_index_object(repository.store, repository.key, name, chunks=True).footers
 
 
-def require_present(usages: Sequence[Usage], present: Collection[bytes]) -> None:
+def require_present(usages: Sequence[PackUsage], present: Collection[bytes]) -> None:
     """DamageError when a pack that is used is not in the store, or truncated there."""
     for usage in usages:
         if usage.in_use and usage.pack.pack_id not in present:
@@ -165,11 +165,11 @@ def require_present(usages: Sequence[Usage], present: Collection[bytes]) -> None
 
 
 def choose_repacked(
-    usages: Sequence[Usage],
+    usages: Sequence[PackUsage],
     repack_below: float,
     max_unused: float,
     doubted: Collection[bytes],
-) -> list[Usage]:
+) -> list[PackUsage]:
     """The packs to repack, the emptiest first.
 
     None that is doubted: the copy would be the appliance's own, and so be trusted. Of those used to

@@ -37,7 +37,7 @@ class CommandError(Exception):
 
 
 @dataclass(frozen=True)
-class Measurement:
+class CommandUsage:
     """The measured cost of one command."""
 
     wall_seconds: float
@@ -46,9 +46,9 @@ class Measurement:
     largest_process_rss_bytes: int
     memory_samples: int
 
-    def joined(self, following: Measurement) -> Measurement:
+    def joined(self, following: CommandUsage) -> CommandUsage:
         """Both commands as one step: times add up, peaks do not."""
-        return Measurement(
+        return CommandUsage(
             self.wall_seconds + following.wall_seconds,
             self.cpu_seconds + following.cpu_seconds,
             max(self.peak_pss_bytes, following.peak_pss_bytes),
@@ -166,7 +166,7 @@ def _reap_orphans(strangers: AbstractSet[int]) -> float:
 
 def measure(
     command: Sequence[str], environment: Mapping[str, str], working_folder: Path, log: Path
-) -> Measurement:
+) -> CommandUsage:
     """Run `command` to its end; its output goes to `log`.
 
     Dirty pages of earlier commands are written back first, so that they do not slow this one.
@@ -195,7 +195,7 @@ def measure(
     if process.returncode:
         tail = log.read_bytes()[-MESSAGE_TAIL_BYTES:].decode(errors="replace")
         raise CommandError(f"{' '.join(command)} exited with {process.returncode}:\n{tail}")
-    return Measurement(
+    return CommandUsage(
         wall_seconds,
         usage.ru_utime + usage.ru_stime + orphans_cpu_seconds,
         sampler.peak_bytes,

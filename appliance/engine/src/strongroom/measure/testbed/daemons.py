@@ -28,7 +28,7 @@ class DaemonError(Exception):
 
 
 @dataclass(frozen=True)
-class Usage:
+class ProcessUsage:
     """The resources that a process has used since its start."""
 
     cpu_seconds: float
@@ -37,7 +37,7 @@ class Usage:
     threads: int
 
 
-def usage_of(pid: int) -> Usage:
+def usage_of(pid: int) -> ProcessUsage:
     """Usage of a living process, its children left out."""
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
@@ -47,7 +47,7 @@ def usage_of(pid: int) -> Usage:
             name, _, value = line.partition(":")
             if name in ("VmRSS", "VmHWM", "Threads"):
                 found[name] = int(value.split()[0])
-    return Usage(
+    return ProcessUsage(
         (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND,
         found["VmRSS"] * KIB,
         found["VmHWM"] * KIB,
@@ -77,7 +77,7 @@ class Daemon:
         """Of the program itself."""
         return self._process.pid
 
-    def usage(self) -> Usage:
+    def usage(self) -> ProcessUsage:
         """What it has taken. Raises DaemonError when it is dead."""
         self.require_alive()
         return usage_of(self.pid)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import UsageError
-from strongroom.knobs.table import KNOBS, knob_named
+from strongroom.knobs.table import knob_named, search_space
 from strongroom.measure.tuning.search import Axis
 
 if TYPE_CHECKING:
@@ -45,13 +45,7 @@ _MOST_BLOCKS: Final = 2048
 
 def searched_names(*, over_link: bool) -> tuple[str, ...]:
     """Names of the knobs that are searched by themselves."""
-    return tuple(
-        knob.name
-        for knob in KNOBS
-        if knob.candidates
-        and knob.changes == "speed"
-        and (over_link or knob.name not in CONNECTION)
-    )
+    return tuple(name for name in search_space() if over_link or name not in CONNECTION)
 
 
 def changeable_names(*, over_link: bool) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from strongroom.measure.tuning.search import Condition
+    from strongroom.measure.tuning.search import KnobChanges
 
 FILE_NAME: Final = "strongroom_tuning.yml"
 _HOST: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*\Z")
@@ -32,7 +32,7 @@ def require_host(host: str) -> str:
     return host
 
 
-def inventory_text(condition: Condition, evidence: Iterable[str]) -> str:
+def inventory_text(condition: KnobChanges, evidence: Iterable[str]) -> str:
     """The file: the evidence as comments, then the variables of the knobs that changed."""
     lines = [
         "# Written by `strongroom tune`; variables of the role strongroom.backup.agent.",

@@ -14,7 +14,7 @@ import msgspec
 
 from strongroom import clock
 from strongroom.errors import UsageError
-from strongroom.measure.tuning.search import Condition, OutOfTimeError, Run
+from strongroom.measure.tuning.search import KnobChanges, Measurement, OutOfTimeError
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    condition: Condition
-    run: Run
+    condition: KnobChanges
+    run: Measurement
 
 
 class Journal:
@@ -57,8 +57,8 @@ class Journal:
     def __init__(
         self,
         path: Path,
-        measure: Callable[[Condition], Run],
-        known: dict[Condition, list[Run]] | None = None,
+        measure: Callable[[KnobChanges], Measurement],
+        known: dict[KnobChanges, list[Measurement]] | None = None,
     ) -> None:
         self._path = path
         self._measure = measure
@@ -71,7 +71,7 @@ class Journal:
         """Measure until so many seconds after the beginning."""
         self._allowed_seconds = seconds
 
-    def __call__(self, condition: Condition) -> Run:
+    def __call__(self, condition: KnobChanges) -> Measurement:
         """A run of a condition. Raises OutOfTimeError when another would take too long."""
         remembered = self._known.get(condition)
         if remembered:
@@ -101,7 +101,7 @@ def begin_journal(path: Path, subject: Subject) -> None:
         ) from error
 
 
-def read_journal(path: Path) -> tuple[Subject, dict[Condition, list[Run]]]:
+def read_journal(path: Path) -> tuple[Subject, dict[KnobChanges, list[Measurement]]]:
     """What an earlier search measured. Raises UsageError."""
     name = printable(str(path))
     try:
@@ -116,7 +116,7 @@ def read_journal(path: Path) -> tuple[Subject, dict[Condition, list[Run]]]:
         subject = msgspec.json.decode(lines[0], type=Subject)
         if subject.version != JOURNAL_VERSION:
             raise UsageError(f"{name} was written by another version: leave out --resume")
-        found: dict[Condition, list[Run]] = {}
+        found: dict[KnobChanges, list[Measurement]] = {}
         for line in lines[1:]:
             one = msgspec.json.decode(line, type=_Line)
             found.setdefault(one.condition, []).append(one.run)

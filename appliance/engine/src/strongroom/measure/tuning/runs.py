@@ -18,19 +18,19 @@ from strongroom.measure.testbed.link import slow_link
 from strongroom.measure.testbed.local import local_backup, make_local
 from strongroom.measure.testbed.vault import Vault
 from strongroom.measure.tree import drop_caches
-from strongroom.measure.tuning.search import DEFAULTS, Run
+from strongroom.measure.tuning.search import DEFAULTS, Measurement
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from strongroom.knobs.knob import Value
-    from strongroom.measure.tuning.search import Condition
+    from strongroom.measure.tuning.search import KnobChanges
 
 Backup = Literal["first", "unchanged", "both"]
 BACKUPS: Final = ("first", "unchanged", "both")
 
 
-class Runs:
+class MeasuredRuns:
     """Measures conditions in `folder`, which is new, and the caller's to remove.
 
     `link`: milliseconds and bytes a second of the way to a storage daemon; None: no daemon, the
@@ -59,7 +59,7 @@ class Runs:
         if not self._cold:
             self.measure(DEFAULTS)
 
-    def measure(self, condition: Condition) -> Run:
+    def measure(self, condition: KnobChanges) -> Measurement:
         """One run. Raises UsageError when a backup fails."""
         place = self._folder / "run"
         try:
@@ -72,13 +72,13 @@ class Runs:
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
-    def _over_link(self, condition: Condition, place: Path) -> Run:
+    def _over_link(self, condition: KnobChanges, place: Path) -> Measurement:
         assert self._link is not None
         with Vault(place) as vault, slow_link(vault.port, *self._link) as port:
             command = vault.backup(_tls_mode(condition), *self._words(condition), port=port)
             return self._run(command, place)
 
-    def _run(self, command: list[str], place: Path) -> Run:
+    def _run(self, command: list[str], place: Path) -> Measurement:
         seconds = 0.0
         memory = stored = 0
         for backup in ("first", "unchanged"):
@@ -93,9 +93,9 @@ class Runs:
             stored += int(summary["stored_bytes"])
             if self._backup == "first":
                 break
-        return Run(seconds, memory, stored)
+        return Measurement(seconds, memory, stored)
 
-    def _words(self, condition: Condition) -> list[str]:
+    def _words(self, condition: KnobChanges) -> list[str]:
         words = ["--files-from-raw", str(self._list), "--exclude", str(self._folder)]
         chosen = dict(condition.changes)
         for knob in BACKUP_KNOBS:
@@ -108,7 +108,7 @@ def _option(flag: str, is_switch: bool, value: Value) -> list[str]:
     return [flag] if is_switch else [flag, str(value)]
 
 
-def _tls_mode(condition: Condition) -> str:
+def _tls_mode(condition: KnobChanges) -> str:
     if not condition.value("tls_enable", True):
         return "off"
     return "tls" if condition.value("ktls", "auto") == "no" else "ktls"

@@ -35,7 +35,7 @@ class OutOfTimeError(Exception):
     """Raised by `measure` when the time is up; what is best so far stands."""
 
 
-class Run(msgspec.Struct, frozen=True):
+class Measurement(msgspec.Struct, frozen=True):
     """One measurement: how long it took, the most memory it had, what it stored."""
 
     seconds: float
@@ -43,17 +43,17 @@ class Run(msgspec.Struct, frozen=True):
     stored_bytes: int
 
 
-class Condition(msgspec.Struct, frozen=True):
+class KnobChanges(msgspec.Struct, frozen=True):
     """Knobs that differ from their defaults, by name."""
 
     changes: tuple[tuple[str, bool | int | str], ...] = ()
 
-    def with_value(self, name: str, value: Value, default: Value) -> Condition:
+    def with_value(self, name: str, value: Value, default: Value) -> KnobChanges:
         """The same with one knob set; its default takes it out."""
         kept = [one for one in self.changes if one[0] != name]
         if value != default:
             kept.append((name, value))
-        return Condition(tuple(sorted(kept)))
+        return KnobChanges(tuple(sorted(kept)))
 
     def value(self, name: str, default: Value) -> Value:
         """What a knob has."""
@@ -65,7 +65,7 @@ class Condition(msgspec.Struct, frozen=True):
         return ", ".join(f"{name} {_shown(value)}" for name, value in self.changes) or "defaults"
 
 
-DEFAULTS: Final = Condition()
+DEFAULTS: Final = KnobChanges()
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Trial:
     """A candidate beside what was best before it; `ratio` of their times, below 1 is faster."""
 
-    candidate: Condition
-    incumbent: Condition
+    candidate: KnobChanges
+    incumbent: KnobChanges
     ratio: float
     turns: int
     is_better: bool
@@ -106,14 +106,14 @@ class Search:
     `larger`: how much more than the defaults the best may store, 0.1 for a tenth.
     """
 
-    measure: Callable[[Condition], Run]
+    measure: Callable[[KnobChanges], Measurement]
     axes: Sequence[Axis]
     larger: float = 0.1
-    best: Condition = DEFAULTS
+    best: KnobChanges = DEFAULTS
     gain: float = 1.0
     is_finished: bool = False
-    runs: dict[Condition, list[Run]] = field(default_factory=dict)
-    comparisons: list[Comparison] = field(default_factory=list)
+    runs: dict[KnobChanges, list[Measurement]] = field(default_factory=dict)
+    comparisons: list[Trial] = field(default_factory=list)
 
     def run(self) -> None:
         """Search until nothing helps any more or `measure` raises OutOfTimeError."""
@@ -144,7 +144,7 @@ class Search:
         found: dict[tuple[str, Value], float] = {}
         try:
             for name, value in changes:
-                candidate = Condition(tuple(sorted((*self.best.changes, (name, value)))))
+                candidate = KnobChanges(tuple(sorted((*self.best.changes, (name, value)))))
                 compared = self._compare(candidate, self.best, least=USUAL_TURNS)
                 found[name, value] = compared.ratio
         except OutOfTimeError:
@@ -169,7 +169,7 @@ class Search:
             for axis in self.axes:
                 self.best = self._climb(axis, self.best)
 
-    def _climb(self, axis: Axis, start: Condition) -> Condition:
+    def _climb(self, axis: Axis, start: KnobChanges) -> KnobChanges:
         """The best of an axis, the other knobs as in `start`."""
         best = start
         for values in axis.around(start.value(axis.name, axis.default)):
@@ -187,27 +187,27 @@ class Search:
                 best = self._noted(candidate)
         return best
 
-    def _noted(self, found: Condition) -> Condition:
+    def _noted(self, found: KnobChanges) -> KnobChanges:
         """`found`, which is the best from now on if its runs say so."""
         if self.best == DEFAULTS or self._ratio(found, self.best) < 1:
             self.best = found
         return found
 
-    def _known(self, candidate: Condition, incumbent: Condition) -> Comparison:
+    def _known(self, candidate: KnobChanges, incumbent: KnobChanges) -> Trial:
         """A comparison, measured unless the same two were compared before."""
         for one in self.comparisons:
             if (one.candidate, one.incumbent) == (candidate, incumbent):
                 return one
             if (one.candidate, one.incumbent) == (incumbent, candidate) and one.is_better:
-                return Comparison(candidate, incumbent, 1 / one.ratio, one.turns, False)
+                return Trial(candidate, incumbent, 1 / one.ratio, one.turns, False)
         return self._compare(candidate, incumbent)
 
     def _compare(
-        self, candidate: Condition, incumbent: Condition, least: int = LEAST_TURNS
-    ) -> Comparison:
+        self, candidate: KnobChanges, incumbent: KnobChanges, least: int = LEAST_TURNS
+    ) -> Trial:
         if self._stores_more(self._run_once(candidate)):
             ratio = self._ratio(candidate, incumbent)
-            compared = Comparison(candidate, incumbent, ratio, 1, False, stores_more=True)
+            compared = Trial(candidate, incumbent, ratio, 1, False, stores_more=True)
             self.comparisons.append(compared)
             return compared
         ratios: list[float] = []
@@ -217,40 +217,40 @@ class Search:
         self.comparisons.append(compared)
         return compared
 
-    def _judged(self, candidate: Condition, incumbent: Condition) -> Comparison:
+    def _judged(self, candidate: KnobChanges, incumbent: KnobChanges) -> Trial:
         """From the runs there are."""
         ratio = self._ratio(candidate, incumbent)
-        return Comparison(candidate, incumbent, ratio, 0, ratio < 1 - LEAST_GAIN)
+        return Trial(candidate, incumbent, ratio, 0, ratio < 1 - LEAST_GAIN)
 
-    def _turn(self, candidate: Condition, incumbent: Condition, *, is_reversed: bool) -> float:
+    def _turn(self, candidate: KnobChanges, incumbent: KnobChanges, *, is_reversed: bool) -> float:
         if is_reversed:
             before = self._run(incumbent)
             return self._run(candidate).seconds / before.seconds
         after = self._run(candidate)
         return after.seconds / self._run(incumbent).seconds
 
-    def _stores_more(self, run: Run) -> bool:
+    def _stores_more(self, run: Measurement) -> bool:
         usual = self.runs[DEFAULTS][0].stored_bytes
         return run.stored_bytes > usual * (1 + self.larger)
 
-    def _run_once(self, condition: Condition) -> Run:
+    def _run_once(self, condition: KnobChanges) -> Measurement:
         """A run of a condition: one there is already, or a new one."""
         return self.runs[condition][0] if condition in self.runs else self._run(condition)
 
-    def _run(self, condition: Condition) -> Run:
+    def _run(self, condition: KnobChanges) -> Measurement:
         run = self.measure(condition)
         self.runs.setdefault(condition, []).append(run)
         return run
 
-    def _ratio(self, candidate: Condition, incumbent: Condition) -> float:
+    def _ratio(self, candidate: KnobChanges, incumbent: KnobChanges) -> float:
         """Of the medians of all their runs."""
         return self.median_seconds(candidate) / self.median_seconds(incumbent)
 
-    def median_seconds(self, condition: Condition) -> float:
+    def median_seconds(self, condition: KnobChanges) -> float:
         """Of all runs of a condition."""
         return statistics.median(run.seconds for run in self.runs[condition])
 
-    def table(self) -> Iterator[tuple[Condition, float, int, int, int]]:
+    def table(self) -> Iterator[tuple[KnobChanges, float, int, int, int]]:
         """Condition, median seconds, most memory, least stored, number of runs; as first run."""
         for condition, runs in self.runs.items():
             yield (
@@ -276,11 +276,11 @@ def _is_settled(ratios: Sequence[float], least: int) -> bool:
     return bool(abs(middle - (1 - LEAST_GAIN)) > doubt)
 
 
-def _judgement(candidate: Condition, incumbent: Condition, ratios: Sequence[float]) -> Comparison:
+def _judgement(candidate: KnobChanges, incumbent: KnobChanges, ratios: Sequence[float]) -> Trial:
     middle = statistics.median(ratios)
     faster = sum(one < 1 for one in ratios)
     is_better = middle < 1 - LEAST_GAIN and faster >= 0.75 * len(ratios)
-    return Comparison(candidate, incumbent, middle, len(ratios), is_better)
+    return Trial(candidate, incumbent, middle, len(ratios), is_better)
 
 
 def _shown(value: Value) -> str:

@@ -67,7 +67,7 @@ def connect(
     `is_early`: return once the daemon is authenticated; the first use of the channel reads its
     greeting. Not with kTLS, where the kernel takes over between the two.
 
-    `server_name`: the name, or one of the DNS names or addresses, that its certificate must bear.
+    `server_name`: the name, or one of the DNS names or addresses, that its certificate must have.
     Mode "ktls" falls back to TLS in OpenSSL, with a warning in the channel's `security`;
     "ktls-required" is refused unless the kernels of both sides encrypt what is sent. The channel
     has no timeout. Raises PeerRefusedError, ConnectionLostError, or UsageError for an unknown

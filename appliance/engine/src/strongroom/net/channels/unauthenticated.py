@@ -20,7 +20,7 @@ MOST_LINES = 10
 LINES_SECONDS = 60.0
 
 
-class UnprovenConnections:
+class UnauthenticatedConnections:
     """At most `most` at once, and `most_of_an_address` of those from one address."""
 
     def __init__(self, most: int, most_of_an_address: int) -> None:

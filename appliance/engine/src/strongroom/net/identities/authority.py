@@ -6,6 +6,8 @@ has the same name, role, DNS names and addresses (see net.identities.renewals). 
 certificate is made by its holder and never sent here, except where `issue_identity` makes a whole
 identity for a daemon of this machine.
 
+What enrolment tokens permit: net.identities.enrolments.
+
 What is revoked is revoked by name and time: everything of a name that was issued before. So two
 certificates of one name are never issued in the same second.
 
@@ -16,13 +18,10 @@ lock.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from blake3 import blake3
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from msgspec import structs
@@ -72,9 +71,8 @@ from strongroom.net.identities.trust import Trust, fingerprint, host_names, root
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
-    from strongroom.net.identities.enrolment_tokens import TokenUse
     from strongroom.net.identities.peer import ClientOf
 
 LIFETIME_DAYS: dict[Role, int] = {"agent": 30, "director": 90, "storage": 90, "operator": 90}
@@ -191,51 +189,6 @@ class Authority:
         install_list(identity.revoked_path, self.revoked_pem(), [self._root])
         return identity
 
-    def enrol(
-        self,
-        token: str,
-        request_pem: bytes,
-        name: str,
-        clients: Callable[[TokenUse], Sequence[ClientOf]] = lambda _: (),
-    ) -> bytes:
-        """The certificate that an enrolment token permits; counts a use of the token.
-
-        clients: called with the token once it is used; see `issue`. Where the token makes a new
-        client of the name, all certificates before are revoked.
-
-        A token that is for no single name does not give a name that is taken. Raises
-        PeerRefusedError or UsageError; an invalid request does not use the token.
-        """
-        check_name(name)
-        # First what costs least: anybody may try.
-        self.tokens.look(token, name)
-        key = key_digest(request_pem)
-        self._private_key()
-        self.permitted(token, name, key)
-        use = self.tokens.use(token, name, key)
-        if use.new_client:
-            # Whoever has one would get the new client's keys by renewing it.
-            with suppress(UsageError):
-                self.revoke(name)
-        return self.issue(request_pem, name, use.role, use.hosts, clients=clients(use))
-
-    def permitted(self, token: str, name: str, key: str) -> tuple[TokenUse, bool]:
-        """What a token permits the holder of a key, and whether he has used it already.
-
-        key: see `key_digest`. Raises PeerRefusedError, also when the name is taken, or when its
-        certificates were revoked since that use.
-        """
-        use = self.tokens.look(token, name)
-        user = use.check_key(name, key)
-        if user is None:
-            if not use.name:
-                self._check_unclaimed(name)
-        elif self._revoked_since(use.role, name, user.used_ns):
-            raise PeerRefusedError(
-                f"{name!r} was revoked since it used the enrolment token; ask for a new token"
-            )
-        return use, user is not None
-
     def renew(
         self,
         certificate_der: bytes,
@@ -255,7 +208,7 @@ class Authority:
             # It may have been revoked since it was judged.
             if self.revoked().is_revoked(peer):
                 raise PeerRefusedError(f"the certificate of {peer} was revoked")
-            entries = self._living()
+            entries = self.living()
             successor = require_renewable(peer, certificate, entries)
             hosts = host_names(certificate)
             clients = peer.clients if clients is None else clients
@@ -280,7 +233,7 @@ class Authority:
         Returns those permitted, one for each role. Raises UsageError when there is none.
         """
         with files.locked(self.folder):
-            entries = self._living()
+            entries = self.living()
             newest = {entry.role: entry for entry in entries if entry.name == name}
             if not newest:
                 raise _unknown(name)
@@ -299,7 +252,7 @@ class Authority:
         name, and PeerRefusedError when the list there is damaged.
         """
         with files.locked(self.folder):
-            entries = self._living()
+            entries = self.living()
             of_name = [e for e in entries if e.name == name and e.role in roles]
             if not of_name:
                 raise _unknown(name)
@@ -332,26 +285,10 @@ class Authority:
         """The current list of revoked certificates. Raises PeerRefusedError if it is damaged."""
         return parse_list(self.revoked_pem(), [self._root])
 
-    def _living(self) -> list[files.Issued]:
+    def living(self) -> list[files.Issued]:
         """What is on record and has not ended."""
         now_ns = clock.now_ns()
         return [e for e in files.read_issued(self.folder) if e.not_after_ns > now_ns]
-
-    def _revoked_since(self, role: str, name: str, since_ns: int) -> bool:
-        """Whether a certificate was issued since a time, and all that were are revoked."""
-        revoked = self.revoked()
-        of_name = [entry for entry in self._living() if (entry.role, entry.name) == (role, name)]
-        since = [entry for entry in of_name if entry.issued >= since_ns // SECOND_NS]
-        return bool(since) and all(revoked.covers(role, name, entry.issued) for entry in since)
-
-    def _check_unclaimed(self, name: str) -> None:
-        revoked = self.revoked()
-        for entry in self._living():
-            if entry.name == name and not revoked.covers(entry.role, name, entry.issued):
-                raise PeerRefusedError(
-                    f"there is a {entry.role} {name!r} already; choose another name, or ask for a "
-                    "token for just this name to enrol it anew"
-                )
 
     def _sign(
         self,
@@ -382,7 +319,7 @@ class Authority:
             datetime.fromtimestamp(issued, UTC),
             clients,
         )
-        signed = builder.sign(self._private_key(), SHA256())
+        signed = builder.sign(self.load_key(), SHA256())
         entry = files.Issued(
             serial=serial_text(signed.serial_number),
             name=name,
@@ -403,7 +340,7 @@ class Authority:
         past = _now() - GREATEST_LIFETIME_DAYS * 86400
         names = before.names | {(one.role, one.name): one for one in changes}
         kept = [one for one in names.values() if one.latest > past]
-        pem = signed_list(self._private_key(), before.number + 1, kept)
+        pem = signed_list(self.load_key(), before.number + 1, kept)
         write_file(self.revoked_path, pem, PUBLIC_MODE)
         for folder in sorted({entry.folder for entry in issued if entry.folder}):
             if has_identity(folder):
@@ -413,22 +350,11 @@ class Authority:
         """Check that the root key opens. Raises UsageError, WrongKeyError, DamageError."""
         files.read_root_key(self.folder, passphrase)
 
-    def _private_key(self) -> ec.EllipticCurvePrivateKey:
+    def load_key(self) -> ec.EllipticCurvePrivateKey:
+        """The root key, which is read once. Raises UsageError, WrongKeyError, DamageError."""
         if self._key is None:
             self._key = files.read_root_key(self.folder, self._passphrase)
         return self._key
-
-
-def key_digest(request_pem: bytes) -> str:
-    """The digest of the public key in a request (PEM), whose holder it proves to be.
-
-    Raises PeerRefusedError for a bad request.
-    """
-    key = requested_key(request_pem)
-    der = key.public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    return blake3(der).hexdigest()
 
 
 def _now() -> int:

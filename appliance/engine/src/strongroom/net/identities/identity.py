@@ -119,11 +119,6 @@ class Identity:
         return self._certificate.public_bytes(serialization.Encoding.DER)
 
     @property
-    def certificate_path(self) -> str:
-        """The file of the certificate, for libraries that need files."""
-        return os.fsdecode(os.path.join(self.folder, _CERTIFICATE))
-
-    @property
     def key_path(self) -> str:
         """The file of the key, for libraries that need files."""
         return os.fsdecode(os.path.join(self.folder, _KEY))

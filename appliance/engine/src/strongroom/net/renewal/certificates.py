@@ -45,7 +45,7 @@ class DirectorAddress(NamedTuple):
     name: str = ""
 
 
-class Issued(msgspec.Struct, frozen=True):
+class IssuedAnswer(msgspec.Struct, frozen=True):
     """What the director answers to an enrolment or renewal; PEM, `put_keys` (renewal) as text."""
 
     certificate: str
@@ -55,7 +55,7 @@ class Issued(msgspec.Struct, frozen=True):
     put_keys: tuple[str, ...] = ()
 
 
-class Authority(msgspec.Struct, frozen=True):
+class AuthorityAnswer(msgspec.Struct, frozen=True):
     """The director's authority and its list of revoked certificates (PEM)."""
 
     authority: str
@@ -73,7 +73,9 @@ def renew_certificate(
     require_living(identity)
     key_pem = new_key()
     question = {"csr": certificate_request(key_pem, identity.name).decode("ascii")}
-    issued: Issued = _ask_as(identity, director, "POST", "/api/v1/renew", question, Issued)
+    issued: IssuedAnswer = _ask_as(
+        identity, director, "POST", "/api/v1/renew", question, IssuedAnswer
+    )
     renewed = store_identity(folder, key_pem, issued.certificate.encode(), identity.authority_pem)
     keep_revoked(renewed, issued.revoked)
     return renewed, issued.put_keys
@@ -84,7 +86,9 @@ def fetch_revoked(director: DirectorAddress, identity: Identity) -> bool:
 
     Raises PeerRefusedError (also for a list that our authority has not signed), DirectorError.
     """
-    found: Authority = _ask_as(identity, director, "GET", "/api/v1/authority", None, Authority)
+    found: AuthorityAnswer = _ask_as(
+        identity, director, "GET", "/api/v1/authority", None, AuthorityAnswer
+    )
     return keep_revoked(identity, found.revoked)
 
 

@@ -62,7 +62,7 @@ def after_lease(lease: str) -> tuple[SpeculativeRequest, ...]:
     )
 
 
-class Foreseen:
+class RequestsAhead:
     """The requests sent ahead on one connection."""
 
     def __init__(self) -> None:
@@ -81,13 +81,13 @@ class Foreseen:
         with self._lock:
             self._asked.clear()
             answer = client.request(frame_type, header, payload)
-            self._foresee(client, following)
+            self._send(client, following)
         return answer
 
-    def foresee(self, client: StorageClient, questions: Sequence[SpeculativeRequest]) -> None:
+    def send(self, client: StorageClient, questions: Sequence[SpeculativeRequest]) -> None:
         """Send the expected requests on a connection that has just been made."""
         with self._lock:
-            self._foresee(client, questions)
+            self._send(client, questions)
 
     def ask(self, client: StorageClient, frame_type: FrameType, header: object) -> StorageAnswer:
         """The answer to a request, sent now if it was not expected. Raises the daemon's error."""
@@ -104,7 +104,7 @@ class Foreseen:
             self._asked.clear()
             return client.request_series(requests)
 
-    def _foresee(self, client: StorageClient, questions: Sequence[SpeculativeRequest]) -> None:
+    def _send(self, client: StorageClient, questions: Sequence[SpeculativeRequest]) -> None:
         for question in questions:
             answer = client.request(question.type, question.header)
             self._asked.append((question, clock.elapsed_seconds(), answer))

@@ -36,7 +36,7 @@ from strongroom.net.storage.read_ahead import ReadAhead
 from strongroom.net.storage.series import RequestSeries
 from strongroom.net.storage.speculative_requests import (
     AT_FIRST,
-    Foreseen,
+    RequestsAhead,
     SpeculativeRequest,
     after_lease,
     after_renewal,
@@ -85,7 +85,7 @@ class RemoteStore:
         self._cache_folder = cache_folder
         self._cache = None if cache_folder is None else ObjectCache(cache_folder)
         self._is_far = is_far
-        self._foreseen = Foreseen()
+        self._requests_ahead = RequestsAhead()
         self._lease = ""
         self._series: RequestSeries | None = None
         self._connecting = threading.Lock()
@@ -148,17 +148,17 @@ class RemoteStore:
             return self._get_small(kind, name, offset, length)
         if kind == "config":
             part = ObjectPart(kind, name, offset, length)
-            return self._foreseen.ask(self.client(), FrameType.GET, part).payload()
+            return self._requests_ahead.ask(self.client(), FrameType.GET, part).payload()
         return self._get(kind, name, offset, length)
 
     def info(self, kind: Kind, name: str) -> ObjectInfo:
         """Size of an object in bytes, and its time by the daemon's clock."""
-        answer = self._foreseen.ask(self.client(), FrameType.INFO, ObjectName(kind, name))
+        answer = self._requests_ahead.ask(self.client(), FrameType.INFO, ObjectName(kind, name))
         return ObjectInfo(*decode(answer.header, tuple[str, int, int]))
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """Every object of a kind that is visible to us, complete before the first is returned."""
-        answer = self._foreseen.ask(self.client(), FrameType.LIST, kind)
+        answer = self._requests_ahead.ask(self.client(), FrameType.LIST, kind)
         infos = [info for part in answer.parts for info in decode_infos(part)]
         if kind in _READ_AHEAD:
             names = {info.name for info in infos}
@@ -238,7 +238,7 @@ class RemoteStore:
             self._series = None
         client = self.client()
         if series.requests:
-            series.settle(client, self._foreseen.request_series(client, series.requests))
+            series.settle(client, self._requests_ahead.request_series(client, series.requests))
 
     def change(
         self,
@@ -251,7 +251,9 @@ class RemoteStore:
         if self._series is not None and self._series.is_ours:
             return self._series.add(frame_type, header, data)
         client = self.client()
-        return client.wait(self._foreseen.request(client, frame_type, header, data, following))
+        return client.wait(
+            self._requests_ahead.request(client, frame_type, header, data, following)
+        )
 
     def capability(self, wanted: type[_Capability]) -> _Capability | None:
         """The capabilities of a daemon: see strongroom.stores.capabilities."""
@@ -273,7 +275,7 @@ class RemoteStore:
 
         def connect() -> StorageClient:
             client = self._dial()
-            self._foreseen.foresee(client, questions)
+            self._requests_ahead.send(client, questions)
             # Not earlier: a daemon limits concurrent handshakes, and a copy is optional.
             self._copies_ahead = ConnectionsAhead(self._dial, copies)
             return client

@@ -23,8 +23,8 @@ from strongroom.errors import (
     UnknownFormatError,
 )
 from strongroom.repo.index.block_rows import BlockRows
-from strongroom.repo.index.claims import contested_owners
 from strongroom.repo.index.client_blocks import ClientBlocks
+from strongroom.repo.index.contested_packs import contested_owners
 from strongroom.repo.index.objects import read_index_head, read_index_object
 from strongroom.repo.index.owned_ids import OwnedIds
 from strongroom.repo.keys.owners import SHARED

@@ -43,7 +43,7 @@ _PACK_KEY_PURPOSE = b"strongroom pack 1"
 _FOOTER_KEY_PURPOSE = b"strongroom footer key 1"
 
 
-class Header(Protocol):
+class SealedHeader(Protocol):
     """What keys need of the header of a pack: see repo.packs.PackHeader."""
 
     @property
@@ -66,7 +66,7 @@ class _Opener(ABC):
     def owner(self, owner: bytes) -> OwnerKeys:
         """The keys of a client's objects, or of SHARED ones; KeyRightError."""
 
-    def footer_key(self, header: Header, pack_id: bytes) -> bytes:
+    def footer_key(self, header: SealedHeader, pack_id: bytes) -> bytes:
         """The key of a pack's footer. KeyRightError."""
         del pack_id
         return footer_key(self.owner(header.owner), header.raw)
@@ -228,7 +228,7 @@ class RestoreKey(ApplianceKey):
 
     can_read: ClassVar[bool] = True
 
-    def pack_key(self, header: Header, pack_id: bytes) -> bytes:
+    def pack_key(self, header: SealedHeader, pack_id: bytes) -> bytes:
         """The key of a pack's blocks; DamageError if its public key is forged."""
         del pack_id
         shared = agree(self.private, header.ephemeral_public)
@@ -313,7 +313,7 @@ class TicketKey(_Opener):
         del name, generation
         return owner == self.content.owner
 
-    def pack_key(self, header: Header, pack_id: bytes) -> bytes:
+    def pack_key(self, header: SealedHeader, pack_id: bytes) -> bytes:
         """As of RestoreKey; KeyRightError for any other pack."""
         del header
         found = self.packs.get(pack_id)
@@ -321,7 +321,7 @@ class TicketKey(_Opener):
             raise KeyRightError(_NOT_IN_TICKET)
         return found[0]
 
-    def footer_key(self, header: Header, pack_id: bytes) -> bytes:
+    def footer_key(self, header: SealedHeader, pack_id: bytes) -> bytes:
         """See `_Opener`."""
         found = self.packs.get(pack_id)
         if found is not None:

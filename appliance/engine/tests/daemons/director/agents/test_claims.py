@@ -13,7 +13,7 @@ from strongroom.daemons.director.api.models.responses import Page
 from strongroom.daemons.director.catalog.runs import RunRecord, find_runs, load_run, new_run_id
 from strongroom.daemons.director.catalog.storable_data import MOST_DATA_DEPTH
 from strongroom.daemons.director.catalog.tables import RUNS
-from strongroom.daemons.director.results import Run, RunFilter
+from strongroom.daemons.director.results.runs import Run, RunFilter
 from strongroom.daemons.director.shown_text import LONGEST_LOGGED
 from strongroom.daemons.exposition import exposition
 from strongroom.errors import ProtocolError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kit.director_in_process import client, in_loop, job
 from strongroom.daemons.director import audit_throttle
-from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.results.access import Actor
 from strongroom.daemons.director.runs import agent_log
 from strongroom.net.control.messages import RunEnded, RunLog, RunStarted
 
@@ -90,14 +90,14 @@ async def test_bytes_of_a_run_have_an_end(director):
 @in_loop
 async def test_refused_attempts_do_not_fill_the_audit_log(director):
     await one_run(director)
-    commands, queries = director.service.commands, director.service.queries
+    audit_log, queries = director.service.audit_log, director.service.queries
     attacker = Actor("web1", "agent", "192.0.2.1")
     before = len(await queries.audit_entries(1000, who="ann"))
     for n in range(500):
-        await commands.audit(attacker, "denied", f"GET /{n}", "not-permitted")
-    await commands.audit(Actor("ann", "operator"), "denied", "GET /runs", "not-permitted")
+        await audit_log.record(attacker, "denied", f"GET /{n}", "not-permitted")
+    await audit_log.record(Actor("ann", "operator"), "denied", "GET /runs", "not-permitted")
     for _ in range(20):
-        await commands.audit(Actor("ann", "operator"), "run", "nightly")
+        await audit_log.record(Actor("ann", "operator"), "run", "nightly")
 
     async def entries(who):
         return [one.object for one in await queries.audit_entries(1000, who=who)]
@@ -106,8 +106,8 @@ async def test_refused_attempts_do_not_fill_the_audit_log(director):
     # What others did or tried is all there.
     assert len(await entries("ann")) == before + 21
     director.time.pass_by(audit_throttle.ENTRIES_SECONDS + 1)
-    await commands.note_left_out()
+    await audit_log.record_left_out()
     said = await entries("web1")
     assert said[0] == f"{500 - audit_throttle.MOST_ENTRIES} more like these"
-    await commands.audit(attacker, "denied", "GET /again", "not-permitted")
+    await audit_log.record(attacker, "denied", "GET /again", "not-permitted")
     assert (await entries("web1"))[0] == "GET /again"

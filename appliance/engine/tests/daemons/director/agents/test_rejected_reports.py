@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 
 from kit.director_in_process import client, in_loop, job
-from strongroom.daemons.director.agents import messages as agents
+from strongroom.daemons.director.agents import run_ends
 from strongroom.daemons.director.agents.rejected_reports import Undeliverable, read_undeliverable
 from strongroom.daemons.director.catalog import database
 from strongroom.errors import (
@@ -34,14 +34,14 @@ async def two_runs(director):
 
 def spoil_confirmation(monkeypatch, run_id, error):
     """Looking up the snapshot of one run fails."""
-    look_up = agents.confirm_snapshot
+    look_up = run_ends.confirm_snapshot
 
     def spoilt(context, run, message):
         if run.id == run_id:
             raise error
         return look_up(context, run, message)
 
-    monkeypatch.setattr(agents, "confirm_snapshot", spoilt)
+    monkeypatch.setattr(run_ends, "confirm_snapshot", spoilt)
 
 
 @in_loop
@@ -78,7 +78,7 @@ async def test_a_report_that_is_never_understood_ends_its_run_on_the_agent_too(d
     # The agent was done before it heard; what it made is not lost.
     snapshot = await director.backed_up(agent, first, 1)
     assert agent.unacknowledged == []
-    assert (await director.service.queries.snapshot(snapshot)).run == first
+    assert (await director.service.snapshots.get(snapshot)).run == first
     await director.backed_up(agent, second, 2)
     assert await director.state(second) == "done"
 

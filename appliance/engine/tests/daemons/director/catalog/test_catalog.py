@@ -58,7 +58,9 @@ from strongroom.daemons.director.catalog.state import (
     write_state,
 )
 from strongroom.daemons.director.catalog.tables import METADATA
-from strongroom.daemons.director.results import Actor, RunFilter, SnapshotFilter
+from strongroom.daemons.director.results.access import Actor
+from strongroom.daemons.director.results.runs import RunFilter
+from strongroom.daemons.director.results.snapshots import SnapshotFilter
 from strongroom.errors import (
     CatalogError,
     CatalogUnavailableError,

@@ -13,7 +13,8 @@ from kit.tiny_backup import CHEAP
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, find_runs, new_run_id
 from strongroom.daemons.director.catalog.snapshots import find_snapshots
-from strongroom.daemons.director.results import RunFilter, SnapshotFilter
+from strongroom.daemons.director.results.runs import RunFilter
+from strongroom.daemons.director.results.snapshots import SnapshotFilter
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
 

@@ -25,7 +25,7 @@ from strongroom.daemons.director.catalog.snapshots import (
     newest_snapshot,
     note_removed,
 )
-from strongroom.daemons.director.results import RunFilter
+from strongroom.daemons.director.results.runs import RunFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,7 +25,7 @@ from strongroom.repo.leases import Holder, Lease
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strongroom.daemons.director.results import Run
+    from strongroom.daemons.director.results.runs import Run
 
 PRUNE = client("web1") + ADMIN % 'Console = "prune"'
 SAID = '{"type":"log","time_ns":1,"level":"info","text":"it waits"}'

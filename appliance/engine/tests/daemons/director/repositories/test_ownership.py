@@ -9,7 +9,7 @@ import pytest
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from kit.director_with_repositories import Place
 from kit.virtual_time import ShiftedTime
-from strongroom.daemons.director.results import RestoreRequest, SnapshotFilter
+from strongroom.daemons.director.results.snapshots import RestoreRequest, SnapshotFilter
 from strongroom.errors import DamageError
 
 
@@ -42,7 +42,7 @@ async def test_the_snapshot_of_another_that_an_agent_named_unseen_is_opened_for_
     assert (await director.service.commands.reload(OPERATOR)).is_loaded
     assert await director.state(run.id) == "done"
     assert "could not be looked up" in await director.texts(run.id)
-    assert (await director.service.queries.snapshot(theirs)).client == "web1"
+    assert (await director.service.snapshots.get(theirs)).client == "web1"
     for name in ("web1", "web2"):
         request = RestoreRequest(theirs, client=name, target=b"/tmp/back")
         restore = await director.service.commands.start_restore(request, OPERATOR)
@@ -55,8 +55,8 @@ async def test_the_snapshot_of_another_that_an_agent_named_unseen_is_opened_for_
     assert not agent.orders
     assert not other.orders
     with pytest.raises(DamageError, match="not of web1"):
-        await director.service.queries.list_files(theirs)
-    found = await director.service.queries.find_files(b"file3", SnapshotFilter(client="web1"))
+        await director.service.snapshots.list_files(theirs)
+    found = await director.service.snapshots.find_files(b"file3", SnapshotFilter(client="web1"))
     assert found.entries == ()
     assert "not of web1" in found.warnings[0]
     # Nor is it removed to make room for what is web1's own.
@@ -64,7 +64,7 @@ async def test_the_snapshot_of_another_that_an_agent_named_unseen_is_opened_for_
         director.time.pass_by(60)
         own = await director.back_up(agent)
     assert (director.folder / "main" / "snapshots" / theirs).exists()
-    assert {one.id for one in await director.service.queries.snapshots(SnapshotFilter())} == {
+    assert {one.id for one in await director.service.snapshots.find(SnapshotFilter())} == {
         theirs,
         own,
     }

@@ -17,7 +17,8 @@ from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.portable import read_portable
 from strongroom.daemons.director.catalog.runs import find_runs
 from strongroom.daemons.director.repositories.access import Repositories, RepositoryPlace
-from strongroom.daemons.director.results import RestoreRequest, RunFilter, SnapshotFilter
+from strongroom.daemons.director.results.runs import RunFilter
+from strongroom.daemons.director.results.snapshots import RestoreRequest, SnapshotFilter
 from strongroom.errors import (
     ConfigurationError,
     ConflictError,
@@ -56,7 +57,7 @@ async def test_a_snapshot_is_entered_as_the_repository_has_it(director):
     snapshot = await director.back_up(agent)
     run = (await director.runs())[0]
     assert (run.state, run.files, run.snapshot) == ("done", 21, snapshot)
-    found = await director.service.queries.snapshot(snapshot[:8])
+    found = await director.service.snapshots.get(snapshot[:8])
     assert (found.id, found.files, found.run) == (snapshot, 21, run.id)
     assert f"run={run.id}" in found.tags
     assert "pool=Default" in found.tags
@@ -81,7 +82,7 @@ async def test_a_snapshot_of_another_client_or_of_nobody_is_not_believed(directo
     await director.end(thief, run.id, snapshot="ab" * 32)
     ended = await director.run(run.id)
     assert (ended.state, ended.error_id) == ("failed", "object-missing")
-    assert await director.service.queries.snapshots(SnapshotFilter()) == []
+    assert await director.service.snapshots.find(SnapshotFilter()) == []
 
 
 @in_loop
@@ -225,21 +226,23 @@ async def test_files_of_snapshots_are_listed_and_found(director):
     agent = await director.agent("web1")
     snapshot = await director.back_up(agent)
     folder = os.fsencode(director.source)
-    page = await director.service.queries.list_files(snapshot, folder, limit=5)
+    page = await director.service.snapshots.list_files(snapshot, folder, limit=5)
     names = [entry.path for entry in page.entries]
     while page.next:
-        page = await director.service.queries.list_files(snapshot, folder, after=page.next, limit=5)
+        page = await director.service.snapshots.list_files(
+            snapshot, folder, after=page.next, limit=5
+        )
         names += [entry.path for entry in page.entries]
     assert sorted(names) == sorted(folder + b"/" + name for name in os.listdir(folder))
     assert len(names) == len(set(names)) == 21
-    found = await director.service.queries.find_files(
+    found = await director.service.snapshots.find_files(
         b"FILE1?", SnapshotFilter(), ignoring_case=True
     )
     assert len(found.entries) == 10
     assert {entry.snapshot for entry in found.entries} == {snapshot}
     assert found.warnings == ()
     with pytest.raises(PathNotFoundError):
-        await director.service.queries.list_files(snapshot, b"/nowhere")
+        await director.service.snapshots.list_files(snapshot, b"/nowhere")
 
 
 @in_loop
@@ -248,10 +251,10 @@ async def test_retention_forgets_after_a_backup_but_never_the_newest(director):
     await director.open()
     agent = await director.agent("web1")
     made = [await director.back_up(agent) for _ in range(4)]
-    there = {one.id for one in await director.service.queries.snapshots(SnapshotFilter())}
+    there = {one.id for one in await director.service.snapshots.find(SnapshotFilter())}
     assert there == set(made[2:])
     assert {one.id for one in director.repository().snapshots()} == set(made[2:])
-    removed = await director.service.queries.snapshots(SnapshotFilter(with_removed=True))
+    removed = await director.service.snapshots.find(SnapshotFilter(with_removed=True))
     assert {one.id for one in removed if one.removed_ns} == set(made[:2])
     assert "forgotten" in await director.texts((await director.runs())[0].id)
 
@@ -280,7 +283,7 @@ async def test_nobody_lifts_minimum_retention(director):
     agent = await director.agent("web1")
     made = [await director.back_up(agent) for _ in range(2)]
     assert len(director.repository().snapshots()) == 2
-    info = await director.service.queries.snapshot(made[0])
+    info = await director.service.snapshots.get(made[0])
     assert info.kept_until_ns == info.server_ns + 10 * DAY * 10**9
     with pytest.raises(ConflictError, match="Minimum Retention"):
         await director.service.commands.forget_snapshot(made[0], OPERATOR)
@@ -380,7 +383,7 @@ async def test_a_copy_job_brings_another_repository_what_it_lacks(director):
     assert (run.state, run.error) == ("done", "")
     there = director.repository("offsite").snapshots()
     assert {one.original.partition(":")[2] for one in there} == made
-    entered = await director.service.queries.snapshots(SnapshotFilter(pool="Offsite"))
+    entered = await director.service.snapshots.find(SnapshotFilter(pool="Offsite"))
     assert {(one.id, one.storage, one.client) for one in entered} == {
         (one.id, "offsite", "web1") for one in there
     }
@@ -388,10 +391,10 @@ async def test_a_copy_job_brings_another_repository_what_it_lacks(director):
     again = await director.start("offsite")
     assert "nothing to copy" in await director.texts(again.id)
     # The pool of the copies has a retention of its own, which is told here.
-    assert len(await director.service.queries.snapshots(SnapshotFilter(pool="Default"))) == 2
+    assert len(await director.service.snapshots.find(SnapshotFilter(pool="Default"))) == 2
     third = await director.back_up(agent)
     run = await director.start("offsite")
-    entered = await director.service.queries.snapshots(SnapshotFilter(pool="Offsite"))
+    entered = await director.service.snapshots.find(SnapshotFilter(pool="Offsite"))
     assert len(entered) == len(director.repository("offsite").snapshots()) == 2
     made.add(third)
     # Copies do not become parents of backups.
@@ -430,7 +433,7 @@ async def test_the_catalog_is_backed_up_and_read_back(director, tmp_path):
     run = await director.start("admin")
     assert (run.state, run.error) == ("done", "")
     # Only the newest is kept: it has a retention like any other job.
-    found = await director.service.queries.snapshots(SnapshotFilter(job="catalog"))
+    found = await director.service.snapshots.find(SnapshotFilter(job="catalog"))
     assert [one.id for one in found] == [run.snapshot]
     assert found[0].client == "dir"
     director.command("restore", run.snapshot, "--target", str(tmp_path / "back"))
@@ -450,17 +453,17 @@ async def test_the_catalog_comes_back_from_the_repository_alone(director):
     await director.open()
     agent = await director.agent("web1")
     made = [await director.back_up(agent) for _ in range(2)]
-    before = await director.service.queries.snapshots(SnapshotFilter())
+    before = await director.service.snapshots.find(SnapshotFilter())
     first = (await director.runs())[-1]
     await director.service.stop()
     for file in (director.folder / "work").glob("catalog.sqlite*"):
         file.unlink()
     director.link.agents.clear()
     await director.open()
-    assert await director.service.queries.snapshots(SnapshotFilter()) == []
+    assert await director.service.snapshots.find(SnapshotFilter()) == []
     run = await director.start("admin")
     assert "2 snapshots were entered" in await director.texts(run.id)
-    after = await director.service.queries.snapshots(SnapshotFilter())
+    after = await director.service.snapshots.find(SnapshotFilter())
     assert {one.id for one in after} == set(made)
     same = ("id", "client", "job", "pool", "storage", "level", "run", "files", "bytes", "server_ns")
     assert [[getattr(one, name) for name in same] for one in after] == [

@@ -176,7 +176,7 @@ async def test_a_storage_daemon_that_hangs_does_not_stop_the_director(director, 
         for number in range(1, 2 * THREADS + 1)
     ]
     add_snapshots(service.context.catalog, records)
-    looking = [asyncio.create_task(service.queries.list_files(record.id)) for record in records]
+    looking = [asyncio.create_task(service.snapshots.list_files(record.id)) for record in records]
     try:
         await until(lambda: len(storage.connections) >= THREADS)
         run = await asyncio.wait_for(director.queue("first"), 10)

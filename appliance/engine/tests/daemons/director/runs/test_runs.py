@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kit.director_in_process import OPERATOR, START_NS, client, in_loop, job
-from strongroom.daemons.director.results import RestoreRequest
+from strongroom.daemons.director.results.snapshots import RestoreRequest
 from strongroom.errors import ConflictError, SnapshotNotFoundError, UnknownNameError, UsageError
 from strongroom.net.control.messages import (
     RunLog,
@@ -46,7 +46,7 @@ async def test_a_backup_goes_from_its_order_to_its_snapshot(director):
     ended = await director.run(run.id)
     assert (ended.state, ended.files, ended.bytes, ended.stored_bytes) == ("done", 3, 100, 10)
     assert ended.ended_ns - ended.started_ns == 60 * SECOND_NS
-    found = await director.service.queries.snapshot(snapshot)
+    found = await director.service.snapshots.get(snapshot)
     assert (found.client, found.job, found.level, found.pool) == (
         "web1",
         "nightly",
@@ -185,7 +185,7 @@ async def test_an_agent_speaks_for_its_own_runs_only(director):
     # What it will not be believed it need not keep.
     assert thief.unacknowledged == []
     with pytest.raises(SnapshotNotFoundError):
-        await director.service.queries.snapshot(f"{9:064x}")
+        await director.service.snapshots.get(f"{9:064x}")
     await director.backed_up(agent, run.id, 1)
 
 
@@ -263,7 +263,7 @@ async def test_an_agent_that_does_not_answer_a_cancel_is_not_waited_for(director
     # It was working all along and comes with a snapshot: that is kept, the run stays as it was.
     snapshot = await director.backed_up(agent, run.id, 3)
     assert await director.state(run.id) == "cancelled"
-    assert (await director.service.queries.snapshot(snapshot)).run == run.id
+    assert (await director.service.snapshots.get(snapshot)).run == run.id
     assert agent.unacknowledged == []
 
 
@@ -801,6 +801,6 @@ async def test_a_director_works_on_postgresql(director, cluster):
     await agent.connect(director.service)
     snapshot = await director.backed_up(agent, run.id, 1)
     assert await director.state(run.id) == "done"
-    assert (await director.service.queries.snapshot(snapshot)).run == run.id
+    assert (await director.service.snapshots.get(snapshot)).run == run.id
     assert len(await director.service.queries.metrics()) > 10
     assert not list((director.folder / "work").glob("*.sqlite"))

@@ -5,14 +5,15 @@ import dataclasses
 import pytest
 
 from kit.director_in_process import START_NS, TestDirector, client, in_loop, job
+from kit.director_with_repositories import rebuild_catalog
 from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up
 from kit.virtual_time import ShiftedTime
 from strongroom import clock
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
-from strongroom.daemons.director.results import SnapshotFilter
+from strongroom.daemons.director.results.snapshots import SnapshotFilter
 from strongroom.daemons.director.snapshots.confirmation import confirm_snapshot
-from strongroom.daemons.director.snapshots.reconciliation import rebuild_catalog, reconcile
+from strongroom.daemons.director.snapshots.reconciliation import reconcile
 from strongroom.errors import RightError
 from strongroom.jobs.upkeep.forget import ForgetOptions, forget
 from strongroom.jobs.upkeep.retention import RetentionRules
@@ -54,7 +55,7 @@ async def test_rebuilding_the_catalog_believes_no_agent_that_it_is_another(
     await director.open()
     context = director.service.context
     assert await context.with_repository(rebuild_catalog, context, "main") == 2
-    found = await director.service.queries.snapshots(SnapshotFilter())
+    found = await director.service.snapshots.find(SnapshotFilter())
     assert {(one.client, one.id) for one in found} == {("web1", honest.id), ("web3", own.id)}
 
 
@@ -72,7 +73,7 @@ async def test_what_is_forgotten_at_the_maintenance_socket_is_gone_from_the_cata
     result = await context.with_repository(reconcile, context, "main")
     assert (result.gone, result.entered) == ((gone.id,), ())
     assert list(result.refused) == [unordered.id]
-    found = await director.service.queries.snapshots(SnapshotFilter())
+    found = await director.service.snapshots.find(SnapshotFilter())
     assert [one.id for one in found] == [kept.id]
 
 

@@ -8,14 +8,13 @@ import os
 import pytest
 
 from kit.director_in_process import OPERATOR, client, in_loop, job
-from kit.director_with_repositories import ADMIN, Place
+from kit.director_with_repositories import ADMIN, Place, rebuild_catalog
 from kit.virtual_time import ShiftedTime
 from strongroom.daemons.director import director as director_module
 from strongroom.daemons.director.catalog.access import list_audit
 from strongroom.daemons.director.catalog.clients import generation_of
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, change_run, new_run_id
-from strongroom.daemons.director.results import SnapshotFilter
-from strongroom.daemons.director.snapshots import reconciliation
+from strongroom.daemons.director.results.snapshots import SnapshotFilter
 from strongroom.daemons.director.snapshots.reconciliation import Reconciler
 from strongroom.errors import CatalogUnavailableError, StoreError
 from strongroom.repo.snapshots import Snapshot
@@ -29,7 +28,7 @@ def director(tmp_path, monkeypatch):
 
 
 async def ids(director, **wanted) -> set[str]:
-    return {one.id for one in await director.service.queries.snapshots(SnapshotFilter(**wanted))}
+    return {one.id for one in await director.service.snapshots.find(SnapshotFilter(**wanted))}
 
 
 def reconcile(director):
@@ -77,7 +76,7 @@ async def test_a_snapshot_that_others_forgot_is_marked_as_gone_at_the_next_prune
     run = await director.start("admin")
     assert (run.state, run.error) == ("done", "")
     assert await ids(director) == {kept}
-    found = await director.service.queries.snapshot(gone)
+    found = await director.service.snapshots.get(gone)
     assert found.removed_ns
     assert gone[:8] in await director.texts(run.id)
     assert any(gone in line and "nightly" in line and "web1" in line for line in caplog.messages)
@@ -115,7 +114,7 @@ async def test_a_snapshot_that_comes_back_is_there_again(director):
     result = await reconcile(director)
     assert (result.gone, result.returned, result.entered) == ((), (away,), ())
     assert await ids(director) == {away, kept}
-    assert not (await director.service.queries.snapshot(away)).removed_ns
+    assert not (await director.service.snapshots.get(away)).removed_ns
 
 
 @in_loop
@@ -125,7 +124,7 @@ async def test_a_snapshot_that_another_console_made_is_entered(director):
     made = made_there(director)
     result = await reconcile(director)
     assert result.entered == (made,)
-    found = await director.service.queries.snapshot(made)
+    found = await director.service.snapshots.get(made)
     assert (found.client, found.job, found.pool, found.files) == ("web1", "nightly", "Default", 0)
     assert "1 snapshots were entered" in " ".join(text for _, text in result.lines())
 
@@ -148,7 +147,7 @@ async def test_what_a_run_under_way_has_made_is_left_to_it(director):
     await director.settle()
     assert await director.state(run.id) == "failed"
     assert (await reconcile(director)).entered == (made,)
-    found = await director.service.queries.snapshot(made)
+    found = await director.service.snapshots.get(made)
     assert (found.run, found.level) == (run.id, "full")
     # As if the run had ended well: the FileSet is known, so the next one is not full.
     await director.start("nightly")
@@ -197,7 +196,7 @@ async def test_an_agent_enters_nothing_without_a_run_of_its_own(director, monkey
     # It is said once, and not looked at each time.
     assert not await context.with_repository(reconciler.reconcile, "main")
     # A rebuild is asked for by somebody who looks, and each is of whom it names.
-    count = await context.with_repository(reconciliation.rebuild_catalog, context, "main")
+    count = await context.with_repository(rebuild_catalog, context, "main")
     assert count == 3
     assert await ids(director, client="web1") == {true, loose, reused}
     assert await ids(director) == {true, loose, reused, other}
@@ -212,7 +211,7 @@ async def test_a_rebuild_knows_that_a_name_became_another_client(director):
     made_there(director, generation=3)
     made_there(director, generation=2)
     assert generation_of(context.catalog, "web1") == 0
-    assert await context.with_repository(reconciliation.rebuild_catalog, context, "main") == 3
+    assert await context.with_repository(rebuild_catalog, context, "main") == 3
     assert generation_of(context.catalog, "web1") == 3
 
 
@@ -231,7 +230,7 @@ def test_one_snapshot_that_cannot_be_entered_keeps_no_other_out(director, caplog
                 "BEGIN SELECT RAISE(ABORT, 'not this one'); END"
             )
         call = context.with_repository
-        count = await call(reconciliation.rebuild_catalog, context, "main")
+        count = await call(rebuild_catalog, context, "main")
         assert (count, await ids(director)) == (2, {made[0], made[2]})
         assert any(made[1] in line and "not this one" in line for line in caplog.messages)
         (entry,) = await context.in_thread(list_audit, context.catalog, 10)
@@ -274,7 +273,7 @@ async def test_copies_under_way_are_left_to_their_run(director):
     change_run(context.catalog, copying.id, {"state": "failed"})
     result = await context.with_repository(reconciler.reconcile, "offsite")
     assert result.entered == (copy,)
-    found = await director.service.queries.snapshot(copy)
+    found = await director.service.snapshots.get(copy)
     assert (found.storage, found.pool) == ("offsite", "Default")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from strongroom.cli.console.client import named
 from strongroom.cli.console.run_watch import run_events
 from strongroom.cli.console.view import moment_ns, path_for_api, plain_path
-from strongroom.cli.entry_view import type_bits
+from strongroom.rows.kinds import type_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from strongroom.knobs.settings import KnobSettings
@@ -11,6 +13,9 @@ from strongroom.net.control.messages import (
     StartRestore,
     StartVerify,
 )
+
+if TYPE_CHECKING:
+    from strongroom.net.control.messages import Script
 
 StartMessage = StartBackup | StartRestore | StartVerify | StartEstimate
 
@@ -64,3 +69,18 @@ class PassedRestore(msgspec.Struct, frozen=True, kw_only=True):
 def kind_of(start: StartMessage) -> str:
     """backup, restore, verify or estimate."""
     return _KINDS[type(start)]
+
+
+def scripts_of(start: StartMessage) -> tuple[Script, ...]:
+    """The scripts of a job; some kinds have none."""
+    return start.scripts if isinstance(start, StartBackup | StartRestore) else ()
+
+
+def bandwidth_of(start: StartMessage) -> int:
+    """Its limit in bytes per second, 0 for none."""
+    return start.maximum_bytes_per_second if isinstance(start, StartBackup | StartRestore) else 0
+
+
+def run_seconds_of(start: StartMessage) -> int:
+    """How long it may run, 0 for no limit."""
+    return start.maximum_run_seconds if isinstance(start, StartBackup) else 0

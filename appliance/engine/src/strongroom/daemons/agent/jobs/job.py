@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from strongroom.daemons.agent.jobs.bandwidth import SharedBucket
-from strongroom.daemons.agent.jobs.description import JobDescription, kind_of
+from strongroom.daemons.agent.jobs.description import JobDescription, kind_of, scripts_of
 from strongroom.daemons.agent.jobs.scripts import ScriptRules, run_script
 from strongroom.daemons.job_process.program import ended_by, run_program
 from strongroom.errors import ScriptError
-from strongroom.net.control.messages import StartBackup, StartRestore, StartVerify
+from strongroom.net.control.messages import StartBackup, StartEstimate, StartRestore, StartVerify
 
 if TYPE_CHECKING:
     from strongroom.daemons.job_process.input import JobInput
@@ -37,7 +37,7 @@ class _Job:
 
     def run(self) -> JobEnded:
         """Scripts, the job, scripts."""
-        scripts = getattr(self.description.start, "scripts", ())
+        scripts = scripts_of(self.description.start)
         try:
             self.input.listen(self.bucket.set_limit, self.description.maximum_run_seconds)
             self._lock()
@@ -104,7 +104,7 @@ class _Job:
 
 def _values(description: JobDescription, status: str) -> dict[str, str]:
     start = description.start
-    fileset = getattr(start, "fileset", None)
+    fileset = start.fileset if isinstance(start, StartBackup | StartEstimate) else None
     return {
         "%": "%",
         "c": description.client,
@@ -113,7 +113,7 @@ def _values(description: JobDescription, status: str) -> dict[str, str]:
         "f": "" if fileset is None else fileset.name,
         "i": start.run_id,
         "j": f"{start.job}.{start.run_id}",
-        "l": getattr(start, "level", "").capitalize(),
+        "l": start.level.capitalize() if isinstance(start, StartBackup) else "",
         "n": start.job,
         "t": kind_of(start).capitalize(),
     }

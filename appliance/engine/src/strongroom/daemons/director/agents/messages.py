@@ -23,7 +23,6 @@ from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.agents.log_limits import AgentLines
 from strongroom.daemons.director.agents.message_limits import (
-    bounded_data,
     bounded_hello,
     bounded_progress,
 )
@@ -32,24 +31,16 @@ from strongroom.daemons.director.agents.rejected_reports import (
     Undeliverable,
     is_final,
 )
+from strongroom.daemons.director.agents.run_ends import RunEnds
 from strongroom.daemons.director.catalog.clients import change_client
-from strongroom.daemons.director.catalog.late_snapshots import add_late_snapshot, why_not_late
 from strongroom.daemons.director.catalog.runs import LONGEST_LINE_CHARACTERS, NewLine, load_run
-from strongroom.daemons.director.catalog.snapshots import add_snapshots
 from strongroom.daemons.director.runs.on_connect import start_on_connect
-from strongroom.daemons.director.runs.reports import connection_text
 from strongroom.daemons.director.runs.start_messages import limit_set
 from strongroom.daemons.director.runs.time_limits import LOST_ID
 from strongroom.daemons.director.shown_text import shown
-from strongroom.daemons.director.snapshots.confirmation import (
-    confirm_snapshot,
-    is_count,
-    walk_confirmed,
-)
 from strongroom.errors import (
     CatalogUnavailableError,
     ConflictError,
-    FalseSnapshotError,
     OperatingSystemError,
     ProtocolError,
     StrongroomError,
@@ -73,13 +64,11 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
     from strongroom.daemons.director.runs.lifecycle import Runs
-    from strongroom.daemons.director.snapshots.confirmation import Confirmed
     from strongroom.net.control.messages import Hello, ToDirector
 
     Report = RunStarted | RunLog | RunEnded
 
 _CLOCK_TOLERANCE_NS: Final = 60 * SECOND_NS
-_LONGEST_TEXT: Final = 4096
 _log = logging.getLogger(__name__)
 
 
@@ -90,6 +79,7 @@ class Agents:
         self._context = context
         self._runs = runs
         self._lines = AgentLines(_log, "the reports")
+        self._ends = RunEnds(context, runs, self._lines)
 
     def refusal(self, name: str) -> str:
         """Why an agent of this name is refused, "" if it is not."""
@@ -255,59 +245,12 @@ class Agents:
         ]
         if isinstance(message, RunEnded):
             lines += [NewLine(now_ns, "warning", text) for text in log.unsaid()]
-            await self._end(active, message, lines)
+            await self._ends.end(active, message, lines)
         elif lines or not isinstance(message, RunLog):
             await self._runs.change(active, changes, lines)
         # What is left out is not worth a transaction: the next report that is kept brings the
         # number along, and if the director is killed before, it only counts reports as missing.
         log.sequence = message.sequence
-
-    async def _end(self, active: ActiveRun, message: RunEnded, lines: list[NewLine]) -> None:
-        record = active.record
-        changes: dict[str, Any] = {
-            "sequence": message.sequence,
-            "summary": bounded_data(message.summary),
-            "security": bounded_data(message.security),
-        }
-        state = str(message.status)
-        error_id, reason = shown(message.error_id, 100), message.error[:_LONGEST_TEXT]
-        said = [(line.level, line.text) for line in lines]
-        counts, false = _counts(message.summary)
-        changes |= counts
-        said += [("warning", f"the agent's summary is false: {one}") for one in false]
-        if record.kind == "backup" and message.snapshot:
-            try:
-                confirmed = await self._confirmed(record, message)
-            except StrongroomError as error:
-                state, error_id, reason = "failed", error.error_id, str(error)
-            else:
-                said += confirmed.lines
-                changes["snapshot"] = message.snapshot
-                if confirmed.record is not None:
-                    if fault := confirmed.record.false_reason:
-                        error_id = FalseSnapshotError.error_id
-                        state, reason = "failed", _false_text(message.snapshot, fault)
-                        text = "run %s of %s: %s"
-                        about = (record.id, record.client, shown(reason))
-                        self._lines.log(record.client, logging.WARNING, text, *about)
-                    # Before the run's end is written: a crash in between only writes it again.
-                    await self._context.in_thread(
-                        add_snapshots, self._context.catalog, [confirmed.record]
-                    )
-        if connection := connection_text(changes["security"]):
-            said.append(("info", f"connection to the storage daemon: {connection}"))
-        ending = active.ending
-        if state == "cancelled" and ending is not None:
-            state, error_id, reason = ending.state, ending.error_id, ending.reason
-        await self._runs.end(
-            active,
-            state,
-            changes=changes,
-            lines=said,
-            error_id=error_id,
-            reason=reason,
-            is_reported=True,
-        )
 
     async def _answer_named(self, client: str, run_id: str) -> None:
         active = self._own(client, run_id)
@@ -352,40 +295,13 @@ class Agents:
             text = "agent %s reports about run %s, not its own"
             self._lines.log(client, logging.WARNING, text, client, named)
         elif isinstance(message, RunEnded):
-            await self._keep_late(record, message)
+            await self._ends.keep_late(record, message)
         if not isinstance(message, RunEnded):
             await self._context.link.send(client, Cancel(run_id=message.run_id))
         if not isinstance(message, RunProgress):
             await self._context.link.send(
                 client, Acknowledge(run_id=message.run_id, sequence=message.sequence)
             )
-
-    async def _keep_late(self, record: RunRecord, message: RunEnded) -> None:
-        """The snapshot of a run that was given up; of one that has ended by itself nothing."""
-        if record.kind != "backup" or not message.snapshot or record.snapshot == message.snapshot:
-            return
-        try:
-            if fault := why_not_late(record, message.snapshot):
-                raise ConflictError(f"a late snapshot is not entered: {fault}")
-            confirmed = await self._confirmed(record, message)
-            if confirmed.record is not None:
-                await self._context.in_thread(
-                    add_late_snapshot, self._context.catalog, confirmed.record
-                )
-                if fault := confirmed.record.false_reason:
-                    raise FalseSnapshotError(_false_text(message.snapshot, fault))
-        except CatalogUnavailableError:
-            raise
-        except StrongroomError as error:
-            text = "run %s: %s"
-            self._lines.log(record.client, logging.WARNING, text, record.id, shown(error))
-
-    async def _confirmed(self, record: RunRecord, message: RunEnded) -> Confirmed:
-        context = self._context
-        confirmed = await context.with_repository(confirm_snapshot, context, record, message)
-        if confirmed.record is None:
-            return confirmed
-        return await context.in_walk(walk_confirmed, context, record, confirmed)
 
     async def _record(self, run_id: str) -> RunRecord | None:
         if len(run_id) != 32:
@@ -402,10 +318,6 @@ class Agents:
         await self._context.in_thread(note)
 
 
-def _false_text(snapshot: str, fault: str) -> str:
-    return f"snapshot {snapshot[:8]} is false and counts for nothing: {fault}; see why, forget it"
-
-
 def _fault(message: Report | RunProgress) -> str:
     """The field of a report that is out of range, so that it cannot be acknowledged, or ""."""
     if isinstance(message, RunProgress):
@@ -419,27 +331,3 @@ def _fault(message: Report | RunProgress) -> str:
 def _ended_without_agent(record: RunRecord) -> bool:
     """Whether the director ended it before the agent reported its end."""
     return record.is_final and not record.summary and record.state in ("cancelled", "failed")
-
-
-def _counts(summary: dict[str, Any]) -> tuple[dict[str, int], list[str]]:
-    """Columns of the catalog from a summary, and the figures in it that cannot be true."""
-    names = {
-        "files": ("files", "entries", "actions"),
-        "bytes": ("size_bytes", "written_bytes", "read_bytes"),
-        "stored_bytes": ("stored_bytes",),
-        "errors": ("problems", "errors"),
-    }
-    found: dict[str, int] = {}
-    false: list[str] = []
-    for column, fields in names.items():
-        for name in fields:
-            if name not in summary:
-                continue
-            value = summary[name]
-            if isinstance(value, dict):
-                value = sum(one for one in value.values() if isinstance(one, int))
-            if is_count(value):
-                found[column] = value
-                break
-            false.append(f"{name} is no possible number")
-    return found, false

@@ -105,7 +105,6 @@ class _Connection:
     queued_bytes: int = 0
     flusher: asyncio.Task[None] | None = None
     closing: bool = False
-    connected_ns: int = field(default_factory=clock.now_ns)
 
 
 class AgentConnections:

@@ -24,7 +24,7 @@ from strongroom.daemons.director.consoles import (
     console_type,
     missing_resource,
 )
-from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.results.access import Actor
 from strongroom.errors import NotAuthenticatedError, NotPermittedError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.api.connection_limits import CertifiedPeer
     from strongroom.daemons.director.api.failed_attempts import Attempts
     from strongroom.daemons.director.director import Director
-    from strongroom.daemons.director.results import Token
+    from strongroom.daemons.director.results.access import Token
     from strongroom.net.identities.revocations import Revocations
 
 LONGEST_TOKEN = 512

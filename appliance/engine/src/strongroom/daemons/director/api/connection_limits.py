@@ -13,7 +13,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.errors import PeerRefusedError
-from strongroom.net.channels.unauthenticated import StrangersLog, UnprovenConnections, network_of
+from strongroom.net.channels.unauthenticated import (
+    StrangersLog,
+    UnauthenticatedConnections,
+    network_of,
+)
 from strongroom.net.identities.peer import Peer, parse_certificate, peer_of
 
 if TYPE_CHECKING:
@@ -44,9 +48,9 @@ class ConnectionLimits:
     """Counts connections of one server. For its event loop only."""
 
     def __init__(self) -> None:
-        self.handshakes = UnprovenConnections(MOST_HANDSHAKES, MOST_HANDSHAKES_OF_AN_ADDRESS)
+        self.handshakes = UnauthenticatedConnections(MOST_HANDSHAKES, MOST_HANDSHAKES_OF_AN_ADDRESS)
         self.refused_handshakes = 0
-        self._unproven_log = StrangersLog(_log)
+        self._strangers_log = StrangersLog(_log)
         self._too_many_log = StrangersLog(_log)
         # Address, or role and name of a certificate -> number of connections.
         self._open: Counter[str] = Counter()
@@ -55,7 +59,7 @@ class ConnectionLimits:
         """Count a handshake until `end_handshake`; False when there are too many."""
         if reason := self.handshakes.enter(address):
             self.refused_handshakes += 1
-            self._unproven_log.warn("%s: not let in: %s", address, reason)
+            self._strangers_log.warn("%s: not let in: %s", address, reason)
             return False
         return True
 
@@ -89,7 +93,7 @@ class ConnectionLimits:
 
     def flush(self) -> None:
         """Log how many lines were suppressed; call it now and then."""
-        self._unproven_log.flush()
+        self._strangers_log.flush()
         self._too_many_log.flush()
 
 

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from strongroom import errors
 from strongroom.daemons.director.api.models.responses import Failure
-from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.results.access import Actor
 
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
@@ -122,4 +122,4 @@ async def note_denial(director: Director, request: Request, error: errors.Strong
     else:
         actor = Actor("", "", address)
     target = f"{request.method} {request.url.path}"
-    await director.commands.audit(actor, "denied", target, error.error_id)
+    await director.audit_log.record(actor, "denied", target, error.error_id)

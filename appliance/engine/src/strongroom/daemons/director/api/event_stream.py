@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from strongroom import clock
 from strongroom.daemons.director.api.models.responses import StreamDenied
-from strongroom.daemons.director.results import RunEvent
+from strongroom.daemons.director.results.runs import RunEvent
 from strongroom.errors import NotAuthenticatedError, NotPermittedError, StrongroomError
 
 if TYPE_CHECKING:

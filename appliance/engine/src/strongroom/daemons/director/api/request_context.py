@@ -11,7 +11,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.director.results import Run
+from strongroom.daemons.director.results.runs import Run
 from strongroom.errors import NotPermittedError
 from strongroom.net.control.own_requests import ENDS_HEADER
 from strongroom.net.identities.endings import ends_soon
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.api.rights import CallerRights
     from strongroom.daemons.director.catalog.names import RecordedKind
     from strongroom.daemons.director.director import Director
-    from strongroom.daemons.director.results import Actor, OpenIncident, Snapshot
+    from strongroom.daemons.director.results.access import Actor
+    from strongroom.daemons.director.results.notices import OpenIncident
+    from strongroom.daemons.director.results.snapshots import Snapshot
 
 _bearer = HTTPBearer(auto_error=False, description="A token made by `strongroom token create`")
 
@@ -176,7 +178,7 @@ class ApiRequest:
 
     async def visible_snapshot(self, snapshot_id: str) -> Snapshot:
         """The snapshot that the caller named. Raises SnapshotNotFoundError, NotPermittedError."""
-        snapshot = await self.director.queries.snapshot(snapshot_id)
+        snapshot = await self.director.snapshots.get(snapshot_id)
         self.require_sight(snapshot)
         return snapshot
 

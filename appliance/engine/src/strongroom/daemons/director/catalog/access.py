@@ -10,7 +10,7 @@ from sqlalchemy import delete, insert, select, update
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.tables import AUDIT, TOKENS
-from strongroom.daemons.director.results import AuditEntry, Token
+from strongroom.daemons.director.results.access import AuditEntry, Token
 from strongroom.errors import UnknownNameError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from strongroom.daemons.director.catalog.database import Catalog
-    from strongroom.daemons.director.results import Actor
+    from strongroom.daemons.director.results.access import Actor
 
 TOKEN_PREFIX = "srt_"  # noqa: S105 - a prefix by which secret scanners find tokens
 # The time of last use is updated this often, so that not every request causes a write.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import and_, delete, exists, or_, select
 
 from strongroom.daemons.director.catalog.tables import GONE, RUNS, SNAPSHOTS
-from strongroom.daemons.director.results import FINAL_STATES
+from strongroom.daemons.director.results.runs import FINAL_STATES
 
 if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.database import Catalog

@@ -10,7 +10,7 @@ from sqlalchemy import and_, func, insert, or_, select, update
 from strongroom import clock
 from strongroom.daemons.director.catalog.storable_text import plain, plain_columns
 from strongroom.daemons.director.catalog.tables import RUN_LOG, RUNS
-from strongroom.daemons.director.results import FINAL_STATES, LogLine, Run
+from strongroom.daemons.director.results.runs import FINAL_STATES, LogLine, Run
 from strongroom.errors import ConflictError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
     from strongroom.daemons.director.catalog.database import Catalog
-    from strongroom.daemons.director.results import RunFilter
+    from strongroom.daemons.director.results.runs import RunFilter
 
 SHORTEST_BEGINNING = 4
 # A limit, so that an agent's endless log does not fill the director's disk.

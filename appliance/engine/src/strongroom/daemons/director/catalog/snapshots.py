@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Column, ColumnElement, Connection
 
     from strongroom.daemons.director.catalog.database import Catalog
-    from strongroom.daemons.director.results import SnapshotFilter
+    from strongroom.daemons.director.results.snapshots import SnapshotFilter
 
 SHORTEST_BEGINNING = 4
 # The reason of removal where nobody removed it here.

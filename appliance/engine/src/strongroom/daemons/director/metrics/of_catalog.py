@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from strongroom.config.settings.permissions import PermissionKind
     from strongroom.daemons.director.context import DirectorContext
-    from strongroom.daemons.director.results import Permits
+    from strongroom.daemons.director.results.access import Permits
 
 # Labels that are names which permissions can name.
 _JUDGED_LABELS: Final[dict[str, PermissionKind]] = {

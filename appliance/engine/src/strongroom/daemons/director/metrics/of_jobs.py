@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.runs import last_ends
+from strongroom.daemons.director.results.runs import RESTORE_TEST_LEVEL
 from strongroom.daemons.director.schedule.expectations import (
     longest_gap_seconds,
     schedule_of,
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
 
-Samples = tuple[tuple[dict[str, str], float], ...]
-
-# A Verify job of this level restores a sample and compares it.
-_RESTORE_TEST_LEVEL: Final = "data"
 _STATUS: Final = {"done": 0.0, "incomplete": 1.0, "failed": 2.0, "cancelled": 3.0}
 # A value from an agent that is larger is none.
 _GREATEST: Final = 2.0**63
@@ -40,7 +37,7 @@ def job_metrics(context: DirectorContext) -> Iterator[Metric]:
     yield from _backups(context)
     for stem, kind, level in (
         ("backup_last_verify", "verify", ""),
-        ("backup_last_restore_test", "verify", _RESTORE_TEST_LEVEL),
+        ("backup_last_restore_test", "verify", RESTORE_TEST_LEVEL),
         ("last_restore", "restore", ""),
         ("maintenance_last_run", "admin", ""),
     ):
@@ -52,7 +49,7 @@ def job_metrics(context: DirectorContext) -> Iterator[Metric]:
     yield _intervals(context, "backup_expected_interval_seconds", "backup")
     yield _intervals(context, "backup_verify_expected_interval_seconds", "verify")
     yield _intervals(
-        context, "backup_restore_test_expected_interval_seconds", "verify", _RESTORE_TEST_LEVEL
+        context, "backup_restore_test_expected_interval_seconds", "verify", RESTORE_TEST_LEVEL
     )
 
 

@@ -10,13 +10,14 @@ from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.metrics.of_jobs import stage_seconds
 from strongroom.daemons.director.runs.plan import tls_mode_of
 from strongroom.daemons.exposition import Metric
+from strongroom.net.control.messages import RunProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from strongroom.config.settings.client import ClientSettings
     from strongroom.daemons.director.context import DirectorContext
-    from strongroom.daemons.director.results import Permits
+    from strongroom.daemons.director.results.access import Permits
     from strongroom.daemons.director.runs.active_run import ActiveRun
 
 _COUNTED = ("files", "bytes", "stored_bytes", "queued_blocks")
@@ -61,7 +62,7 @@ def _active_runs(active: Iterable[ActiveRun], permits: Permits) -> Iterator[Metr
     totals: Counter[tuple[str, tuple[str, str, str]]] = Counter()
     stages: dict[tuple[str, str, str, str], float] = {}
     for run in active:
-        record, progress = run.record, run.progress
+        record, progress = run.record, run.progress or RunProgress(run_id=run.record.id)
         if not (permits("job", record.job) and permits("client", record.client)):
             continue
         counts[record.state] = counts.get(record.state, 0) + 1
@@ -69,8 +70,8 @@ def _active_runs(active: Iterable[ActiveRun], permits: Permits) -> Iterator[Metr
             continue
         of = (record.job, record.client, record.kind)
         for name in _COUNTED:
-            totals[name, of] += max(0, getattr(progress, name, 0))
-        for stage, seconds in stage_seconds(getattr(progress, "stage_seconds", {})).items():
+            totals[name, of] += max(0, getattr(progress, name))
+        for stage, seconds in stage_seconds(progress.stage_seconds).items():
             stages[*of, stage] = stages.get((*of, stage), 0.0) + seconds
     yield Metric(
         "strongroom_director_active_runs",

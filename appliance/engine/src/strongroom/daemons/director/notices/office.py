@@ -46,7 +46,7 @@ from strongroom.daemons.director.notices.watch_paths import job_part
 from strongroom.daemons.director.notices.watch_snapshots import TOPIC as SNAPSHOT_TOPIC
 from strongroom.daemons.director.notices.watch_snapshots import suspect_snapshots
 from strongroom.daemons.director.notices.watch_storage import DISK, REACH, StorageWatch
-from strongroom.daemons.director.results import DeadLetter, NoticeOverview, OpenIncident
+from strongroom.daemons.director.results.notices import DeadLetter, NoticeOverview, OpenIncident
 from strongroom.daemons.director.runs.pings import queue_ping
 from strongroom.daemons.director.runs.targets import name_of
 from strongroom.errors import CatalogUnavailableError, StrongroomError
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
-    from strongroom.daemons.director.results import NoticeTest
+    from strongroom.daemons.director.results.notices import NoticeTest
     from strongroom.stores.servable import Space
 
 LOOK_SECONDS: Final = 60.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from strongroom import clock
 from strongroom.daemons.director.notices.letters import Letter
-from strongroom.daemons.director.results import NoticeTest
+from strongroom.daemons.director.results.notices import NoticeTest
 from strongroom.daemons.director.runs.targets import NoticeTarget, targets_of
 from strongroom.errors import NoticeError, UnknownNameError
 from strongroom.printable import printable

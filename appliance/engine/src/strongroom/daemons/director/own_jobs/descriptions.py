@@ -58,7 +58,7 @@ class Prune(OwnJob, frozen=True, kw_only=True, tag="prune"):
     sharing: Sharing
 
 
-class Share(OwnJob, frozen=True, kw_only=True, tag="share"):
+class ShareJob(OwnJob, frozen=True, kw_only=True, tag="share"):
     """Store once what several clients offer; see jobs.share."""
 
     sharing: Sharing
@@ -77,5 +77,5 @@ class BackUpFolder(OwnJob, frozen=True, kw_only=True, tag="back-up-folder"):
 
 
 OwnJobDescription = (
-    ReadSnapshot | RestoreSample | CopySnapshots | Prune | Share | Vouch | BackUpFolder
+    ReadSnapshot | RestoreSample | CopySnapshots | Prune | ShareJob | Vouch | BackUpFolder
 )

@@ -19,7 +19,7 @@ from strongroom.daemons.director.own_jobs.descriptions import (
     Prune,
     ReadSnapshot,
     RestoreSample,
-    Share,
+    ShareJob,
     Sharing,
     Vouch,
 )
@@ -38,7 +38,7 @@ from strongroom.repo.repository import Repository
 if TYPE_CHECKING:
     from strongroom.daemons.job_process.input import JobInput
     from strongroom.daemons.job_process.output import JobOutput
-    from strongroom.jobs.upkeep.prune import PruneReport
+    from strongroom.jobs.upkeep.prune_options import PruneReport
 
 
 def _do(job: OwnJobDescription, job_input: JobInput, output: JobOutput) -> JobEnded:
@@ -68,7 +68,7 @@ def _execute(repository: Repository, job: OwnJobDescription, output: JobOutput) 
         return _copy(repository, job, output)
     if isinstance(job, Prune):
         return _prune(repository, job.sharing, output)
-    if isinstance(job, Share):
+    if isinstance(job, ShareJob):
         return _share(repository, job.sharing, output)
     if isinstance(job, Vouch):
         return _vouch(repository, output)
@@ -160,7 +160,8 @@ def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> JobE
 
 
 def _prune(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEnded:
-    from strongroom.jobs.upkeep.prune import PruneOptions, prune
+    from strongroom.jobs.upkeep.prune import prune
+    from strongroom.jobs.upkeep.prune_options import PruneOptions
     from strongroom.stores.capabilities import KeepsJudgements
 
     vouched = JobEnded(status="done", exit_code=EXIT_DONE)

@@ -36,13 +36,14 @@ from strongroom.daemons.director.own_jobs.descriptions import (
     Prune,
     ReadSnapshot,
     RestoreSample,
-    Share,
+    ShareJob,
     Sharing,
     Vouch,
 )
 from strongroom.daemons.director.own_jobs.processes import run_own_job
 from strongroom.daemons.director.repositories.ownership import require_sound
 from strongroom.daemons.director.runs.protocols import Outcome
+from strongroom.daemons.director.runs.run_request import RunRequest
 from strongroom.daemons.director.runs.start_messages import POOL_TAG, RUN_TAG, verified_snapshot
 from strongroom.daemons.director.snapshots.reconciliation import Reconciled, reconcile
 from strongroom.errors import UsageError
@@ -110,7 +111,7 @@ class OwnJobs:
     async def _copy(self, active: ActiveRun, runs: RunControl) -> Outcome:
         context, record = self._context, active.record
         job = context.configuration.job(record.job)
-        said = str(record.request.get("overrides", {}).get("next_pool", ""))
+        said = str(RunRequest.of(record).overrides.get("next_pool", ""))
         target_pool = context.configuration.next_pool_of(job, record.pool, said)
         if target_pool is None or not target_pool.storages:
             raise UsageError(
@@ -177,7 +178,7 @@ class OwnJobs:
         found = await outlast(context.with_repository, reconcile, context, storage)
         return Outcome(outcome.state, outcome.changes, (*outcome.lines, *found.lines()))
 
-    def _upkeep(self, verb: AdminVerb, storage: str) -> Prune | Share | Vouch:
+    def _upkeep(self, verb: AdminVerb, storage: str) -> Prune | ShareJob | Vouch:
         """The description of a job of upkeep. Blocks."""
         place, host = self._place(storage), self._context.name
         folder = self._cache_folder
@@ -190,7 +191,7 @@ class OwnJobs:
             configuration.storages[storage].share_chunks_from,
             tuple((name, generations.get(name, 0)) for name in configuration.clients),
         )
-        kind = Prune if verb == "prune" else Share
+        kind = Prune if verb == "prune" else ShareJob
         return kind(place=place, host=host, cache_folder=folder, sharing=sharing)
 
     async def _back_up_catalog(self, storage: str, active: ActiveRun, runs: RunControl) -> Outcome:

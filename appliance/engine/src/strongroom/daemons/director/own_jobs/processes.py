@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from strongroom.daemons.job_process.messages import JobLog
 from strongroom.daemons.job_process.process import JobProcess, JobProgram
 from strongroom.errors import JobDiedError
-from strongroom.net.control.messages import RunProgress
 
 if TYPE_CHECKING:
     from strongroom.daemons.director.own_jobs.descriptions import OwnJobDescription
@@ -36,19 +35,7 @@ async def run_own_job(
         if isinstance(message, JobLog):
             await runs.say(active, message.level, message.text)
             return
-        active.progress = RunProgress(
-            run_id=active.record.id,
-            files=message.files,
-            bytes=message.bytes,
-            stored_bytes=message.stored_bytes,
-            errors=message.errors,
-            total_files=message.total_files,
-            total_bytes=message.total_bytes,
-            total_is_estimate=message.total_is_estimate,
-            message=message.message,
-            stage_seconds=message.stage_seconds,
-            queued_blocks=message.queued_blocks,
-        )
+        active.progress = message.of_run(active.record.id)
         runs.watchers.wake(active.record.id)
 
     process = JobProcess(PROGRAM, description, report)

@@ -108,8 +108,8 @@ class Repositories:
             _ = repository.restore_key
         except WrongKeyError as error:
             store.close()
-            whence = place.passphrase_file or "no Passphrase File"
-            raise WrongKeyError(f"{error} (storage {storage}: {whence})") from error
+            origin = place.passphrase_file or "no Passphrase File"
+            raise WrongKeyError(f"{error} (storage {storage}: {origin})") from error
         except BaseException:
             store.close()
             raise

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.daemons.director.repositories.ownership import own_snapshot
-from strongroom.daemons.director.results import File, FileChange, FilePage, FilesFound
+from strongroom.daemons.director.results.snapshots import File, FileChange, FilePage, FoundFiles
 from strongroom.errors import (
     DamageError,
     PathNotFoundError,
@@ -26,7 +26,7 @@ from strongroom.errors import (
 from strongroom.printable import printable
 from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.listing.reader import Listing
-from strongroom.rows.rows import CHANGED, UNREADABLE
+from strongroom.rows.kinds import STATE_NAMES, kind_name
 from strongroom.rows.views import views
 
 if TYPE_CHECKING:
@@ -41,16 +41,6 @@ if TYPE_CHECKING:
 _KEPT_LISTINGS: Final = 4
 _MOST_WARNINGS: Final = 20
 _CACHE_BYTES: Final = 8 << 20
-_KINDS: Final = {
-    stat.S_IFREG: "file",
-    stat.S_IFDIR: "directory",
-    stat.S_IFLNK: "symlink",
-    stat.S_IFIFO: "fifo",
-    stat.S_IFCHR: "character-device",
-    stat.S_IFBLK: "block-device",
-}
-_STATES: Final = {UNREADABLE: "unreadable", CHANGED: "changed"}
-
 _log = logging.getLogger(__name__)
 
 
@@ -134,7 +124,7 @@ class SnapshotBrowser:
         self, before: SnapshotRecord, after: SnapshotRecord, below: bytes, limit: int
     ) -> tuple[FileChange, ...]:
         """The first differences below a directory. UsageError for snapshots of two storages."""
-        from strongroom.jobs.looking.diff import Comparison
+        from strongroom.jobs.looking.diff import SnapshotComparison
 
         for record in (before, after):
             if record.removed_ns:
@@ -147,7 +137,7 @@ class SnapshotBrowser:
         repository = self._repositories.open(before.storage)
         try:
             readers = ClientReaders(repository, repository.load_index(), _CACHE_BYTES)
-            comparison = Comparison(
+            comparison = SnapshotComparison(
                 readers, own_snapshot(repository, before), own_snapshot(repository, after)
             )
             return tuple(
@@ -171,7 +161,7 @@ class SnapshotBrowser:
         limit: int,
         *,
         ignoring_case: bool,
-    ) -> FilesFound:
+    ) -> FoundFiles:
         """Entries of snapshots whose name or path matches a glob; UsageError for an invalid one.
 
         What cannot be searched is left out with a warning, unless every storage fails.
@@ -279,12 +269,12 @@ class _Search:
         self._warnings.append(f"{what} was left out: {error}")
         _log.warning("search: %s", self._warnings[-1])
 
-    def result(self) -> FilesFound:
+    def result(self) -> FoundFiles:
         """The warnings, limited in number."""
         told = self._warnings[:_MOST_WARNINGS]
         if more := len(self._warnings) - len(told):
             told.append(f"and {more} more; the director's log has them all")
-        return FilesFound(tuple(self.found), tuple(told))
+        return FoundFiles(tuple(self.found), tuple(told))
 
 
 def _counted(records: list[SnapshotRecord]) -> str:
@@ -296,12 +286,12 @@ def entry_of(snapshot_id: str, row: RowView) -> File:
     return File(
         snapshot=snapshot_id,
         path=b"/" + row.path,
-        kind=_KINDS.get(stat.S_IFMT(row.mode), "other"),
+        kind=kind_name(row.mode),
         mode=stat.S_IMODE(row.mode),
         uid=row.uid,
         gid=row.gid,
         size_bytes=row.size,
         modified_ns=row.mtime_ns,
         target=row.target if stat.S_ISLNK(row.mode) else b"",
-        state=_STATES.get(row.state, ""),
+        state=STATE_NAMES.get(row.state, ""),
     )

@@ -20,7 +20,7 @@ from strongroom.daemons.director.runs.dispatch import Contender
 if TYPE_CHECKING:
     from strongroom.config.settings.job import JobSettings
     from strongroom.daemons.director.catalog.runs import RunRecord
-    from strongroom.daemons.director.results import Run
+    from strongroom.daemons.director.results.runs import Run
     from strongroom.daemons.director.runs.tickets import StoredTicket
     from strongroom.net.control.messages import RunProgress
 

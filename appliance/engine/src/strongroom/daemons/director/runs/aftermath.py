@@ -28,6 +28,7 @@ from strongroom.daemons.director.runs.pings import queue_ping
 from strongroom.daemons.director.runs.reports import send_reports
 from strongroom.daemons.director.runs.requests import companions
 from strongroom.daemons.director.runs.retention import apply_retention, groups_of
+from strongroom.daemons.director.runs.run_request import RunRequest
 from strongroom.daemons.director.runs.scripts import filled, run_command
 from strongroom.errors import ScriptError, StrongroomError, UnknownNameError
 
@@ -142,6 +143,7 @@ class DirectorAftermath:
             await self._say(record, runs, "info", f"not tried again after {most} attempts")
             return
         now_ns = clock.now_ns()
+        planned = RunRequest.of(record).level
         again = type(record)(
             id=new_run_id(),
             job=record.job,
@@ -149,7 +151,7 @@ class DirectorAftermath:
             fileset=record.fileset,
             storage=record.storage,
             pool=record.pool,
-            level=str(record.request.get("level", record.level)),
+            level=record.level if planned is None else planned,
             kind=record.kind,
             state="waiting",
             priority=record.priority,

@@ -37,7 +37,8 @@ from strongroom.daemons.director.runs.active_run import ActiveRun, Ending, activ
 from strongroom.daemons.director.runs.dispatch import choose
 from strongroom.daemons.director.runs.duplicates import judge
 from strongroom.daemons.director.runs.plan import limits_of
-from strongroom.daemons.director.runs.start_messages import LIMIT_SET, limit_set, make_start, told
+from strongroom.daemons.director.runs.run_request import RunRequest
+from strongroom.daemons.director.runs.start_messages import limit_set, make_start, told
 from strongroom.daemons.director.runs.tickets import remove_ticket
 from strongroom.daemons.director.runs.time_limits import limit, next_moment, overdue
 from strongroom.daemons.director.runs.watchers import Watchers
@@ -371,8 +372,11 @@ class Runs:
         client = active.record.client
         if not self._context.link.is_connected(client):
             text += f"; agent {client} is told when it is connected again"
-        request = {**active.record.request, LIMIT_SET: bytes_per_second}
-        await self.change(active, {"request": request}, [NewLine(clock.now_ns(), "info", text)])
+        request = msgspec.structs.replace(
+            RunRequest.of(active.record), limit_set_bytes_per_second=bytes_per_second
+        )
+        line = NewLine(clock.now_ns(), "info", text)
+        await self.change(active, {"request": request.stored()}, [line])
         if active.is_sent and (told := limit_set(active.record)) is not None:
             await self._context.link.send(client, told)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from blake3 import blake3
@@ -14,6 +14,7 @@ from strongroom.config.settings.companions import parse_companion
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
 from strongroom.daemons.director.repositories.ownership import require_sound
 from strongroom.daemons.director.runs.plan import Overrides, plan
+from strongroom.daemons.director.runs.run_request import RunRequest
 from strongroom.errors import ConflictError, UsageError
 from strongroom.jobs.restore.options import Overwrite
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from strongroom.config.settings.configuration import DirectorConfiguration
     from strongroom.config.settings.job import JobSettings
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
-    from strongroom.daemons.director.results import RestoreRequest
+    from strongroom.daemons.director.results.snapshots import RestoreRequest
     from strongroom.daemons.director.runs.plan import JobPlan
 
 # The longest chain of jobs that start each other; two jobs may name each other.
@@ -29,8 +30,6 @@ MOST_COMPANIONS: Final = 3
 # A restore without a Restore job in the configuration.
 RESTORE_JOB: Final = "Restore"
 _USUAL_PRIORITY: Final = 10
-# Of a run's request: the pool that a backup has by the level that it gets in the end.
-POOLS: Final = "pools"
 _REPLACE: Final = {
     "always": Overwrite.ALWAYS,
     "ifnewer": Overwrite.IF_NEWER,
@@ -60,16 +59,12 @@ def new_run(planned: JobPlan, *, scheduled_ns: int = 0, requested_by: str = "") 
     now_ns = clock.now_ns()
     due_ns = scheduled_ns or now_ns
     changed = {name: value for name, value in asdict(said).items() if value}
-    request: dict[str, Any] = {"level": planned.level, "overrides": changed}
-    if job.kind == "backup":
-        request[POOLS] = planned.pools()
     sched_time_seconds = said.max_run_sched_time_seconds
     if sched_time_seconds is None:
         sched_time_seconds = job.max_run_sched_time_seconds
     deadline_ns = 0
     if sched_time_seconds:
         deadline_ns = due_ns + sched_time_seconds * SECOND_NS
-        request["deadline_bounds_end"] = True
     elif job.max_start_delay_seconds:
         deadline_ns = due_ns + job.max_start_delay_seconds * SECOND_NS
     return RunRecord(
@@ -86,7 +81,12 @@ def new_run(planned: JobPlan, *, scheduled_ns: int = 0, requested_by: str = "") 
         queued_ns=now_ns,
         deadline_ns=deadline_ns,
         requested_by=requested_by,
-        request=request,
+        request=RunRequest(
+            level=planned.level,
+            overrides=changed,
+            pools=planned.pools() if job.kind == "backup" else {},
+            deadline_bounds_end=bool(sched_time_seconds),
+        ).stored(),
     )
 
 
@@ -99,7 +99,7 @@ def companions(configuration: DirectorConfiguration, record: RunRecord) -> list[
     Raises UnknownNameError, UsageError.
     """
     job = configuration.jobs.get(record.job)
-    depth = int(record.request.get("companion_depth", 0))
+    depth = RunRequest.of(record).companion_depth
     if job is None or depth >= MOST_COMPANIONS:
         return []
     found = []
@@ -120,9 +120,9 @@ def companions(configuration: DirectorConfiguration, record: RunRecord) -> list[
             plan(configuration, said.job, overrides),
             requested_by=f"run {record.id}",
         )
-        request = {**made.request, "companion_depth": depth + 1}
+        request = msgspec.structs.replace(RunRequest.of(made), companion_depth=depth + 1)
         run_id = blake3(f"{record.id} {number}".encode()).hexdigest(16)
-        found.append(msgspec.structs.replace(made, id=run_id, request=request))
+        found.append(msgspec.structs.replace(made, id=run_id, request=request.stored()))
     return found
 
 
@@ -181,22 +181,22 @@ def new_restore(
         snapshot=snapshot.id,
         source_client=snapshot.client,
         requested_by=requested_by,
-        request={
-            "snapshot": snapshot.id,
-            "paths": [path.hex() for path in paths],
-            "subpath": subpath.hex(),
-            "target": target.hex(),
-            "in_place": in_place,
-            "overwrite": str(overwrite),
-            "delete": wanted.delete,
-            "dry_run": wanted.dry_run,
-            "workers": wanted.workers,
-            "maximum_bytes_per_second": wanted.maximum_bytes_per_second,
-            "where": [list(layer) for layer in wanted.where],
+        request=RunRequest(
+            snapshot=snapshot.id,
+            paths=tuple(path.hex() for path in paths),
+            subpath=subpath.hex(),
+            target=target.hex(),
+            in_place=in_place,
+            overwrite=overwrite,
+            delete=wanted.delete,
+            dry_run=wanted.dry_run,
+            workers=wanted.workers,
+            maximum_bytes_per_second=wanted.maximum_bytes_per_second,
+            where=wanted.where,
             # Back where they came from, files are what they were.
-            "keeps_privileges": wanted.keeps_privileges
+            keeps_privileges=wanted.keeps_privileges
             or (in_place and client.name == snapshot.client),
-        },
+        ).stored(),
     )
 
 

@@ -24,7 +24,7 @@ from strongroom.daemons.director.catalog.snapshots import (
     present_snapshots,
 )
 from strongroom.daemons.director.repositories.ownership import foreign
-from strongroom.daemons.director.results import Snapshot
+from strongroom.daemons.director.results.snapshots import Snapshot
 from strongroom.errors import (
     DamageError,
     KeyRightError,

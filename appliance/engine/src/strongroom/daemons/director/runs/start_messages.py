@@ -21,10 +21,10 @@ from strongroom.daemons.director.catalog.snapshots import (
     totals_by_client,
 )
 from strongroom.daemons.director.repositories.ownership import own_snapshot, require_sound
-from strongroom.daemons.director.results import RunFilter
+from strongroom.daemons.director.results.runs import RunFilter
 from strongroom.daemons.director.runs.levels import decide_level, fileset_digest
 from strongroom.daemons.director.runs.plan import bandwidth, tls_mode_of
-from strongroom.daemons.director.runs.requests import POOLS
+from strongroom.daemons.director.runs.run_request import RunRequest
 from strongroom.daemons.director.runs.tickets import StoredTicket
 from strongroom.errors import (
     ConflictError,
@@ -62,8 +62,6 @@ if TYPE_CHECKING:
 _MOST_COUNTED: Final = 1 << 60
 RUN_TAG: Final = "run="
 POOL_TAG: Final = "pool="
-# In a run's request: the limit that an operator set, 0 for none.
-LIMIT_SET: Final = "limit_set_bytes_per_second"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ def make_start(context: DirectorContext, record: RunRecord) -> StartMessage:
             run_id=record.id,
             job=record.job,
             fileset=fileset_of(context, record.fileset),
-            listing=bool(record.request.get("listing")),
+            listing=RunRequest.of(record).listing,
         )
     )
 
@@ -136,8 +134,8 @@ def verified_snapshot(context: DirectorContext, record: RunRecord) -> SnapshotRe
 
     Raises SnapshotNotFoundError; SetBackError where the store shows less than is known.
     """
-    if named := record.request.get("snapshot"):
-        return load_snapshot(context.catalog, str(named))
+    if named := RunRequest.of(record).snapshot:
+        return load_snapshot(context.catalog, named)
     configuration = context.configuration
     job = configuration.jobs.get(record.job)
     verified = configuration.jobs.get(job.job_to_verify) if job is not None else None
@@ -163,7 +161,7 @@ def _backup(context: DirectorContext, record: RunRecord) -> StartMessage:
     decided = decide_level(
         context.catalog, job, record.client, record.storage, record.level, compared
     )
-    pool = record.request.get(POOLS, {}).get(decided.level, record.pool)
+    pool = RunRequest.of(record).pools.get(decided.level, record.pool)
     lines: list[tuple[str, str]] = []
     if decided.level != record.level:
         lines.append(("info", f"{record.level} becomes {decided.level}: {decided.reason}"))
@@ -234,28 +232,22 @@ def _hold_to_quota(context: DirectorContext, client: ClientSettings) -> None:
 
 
 def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
-    request = record.request
-    snapshot = load_snapshot(context.catalog, str(request["snapshot"]))
-    paths = [bytes.fromhex(path) for path in request.get("paths", ())]
-    subpath = bytes.fromhex(request.get("subpath", ""))
+    request = RunRequest.of(record)
+    snapshot = load_snapshot(context.catalog, request.snapshot)
+    paths = [bytes.fromhex(path) for path in request.paths]
+    subpath = bytes.fromhex(request.subpath)
     wanted = [subpath] if subpath else paths
     ticket, grant = _opened(context, snapshot, record.client, wanted)
-    target = bytes.fromhex(request.get("target", ""))
-    given = {
-        name: request[name]
-        for name in (
-            "in_place",
-            "overwrite",
-            "delete",
-            "dry_run",
-            "workers",
-            "keeps_privileges",
-        )
-        if name in request
-    }
-    options = msgspec.convert(given, RestoreChoices)
-    options = msgspec.structs.replace(
-        options, subpath=encode_name(subpath), tells_steps=options.dry_run
+    target = bytes.fromhex(request.target)
+    options = RestoreChoices(
+        subpath=encode_name(subpath),
+        in_place=request.in_place,
+        overwrite=request.overwrite.value,
+        delete=request.delete,
+        dry_run=request.dry_run,
+        tells_steps=request.dry_run,
+        workers=request.workers,
+        keeps_privileges=request.keeps_privileges,
     )
     if paths:
         from strongroom.jobs.verify.sample import literal_pattern
@@ -271,7 +263,7 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
         grant=grant,
         target=encode_name(target),
         options=options,
-        where=tuple(tuple(layer) for layer in request.get("where", ())),
+        where=request.where,
         scripts=scripts_of(job),
         maximum_bytes_per_second=_bandwidth(context, record, job),
     )
@@ -356,16 +348,16 @@ def _target(context: DirectorContext, record: RunRecord, storage_name: str) -> S
 
 def limit_set(record: RunRecord) -> SetBandwidth | None:
     """The limit that an operator set for an active run, as sent to its agent."""
-    limit = record.request.get(LIMIT_SET)
+    limit = RunRequest.of(record).limit_set_bytes_per_second
     if limit is None:
         return None
-    return SetBandwidth(run_id=record.id, maximum_bytes_per_second=int(limit))
+    return SetBandwidth(run_id=record.id, maximum_bytes_per_second=limit)
 
 
 def _bandwidth(context: DirectorContext, record: RunRecord, job: JobSettings | None) -> int:
     if (told := limit_set(record)) is not None:
         return told.maximum_bytes_per_second
-    if asked := int(record.request.get("maximum_bytes_per_second", 0)):
+    if asked := RunRequest.of(record).maximum_bytes_per_second:
         return asked
     return bandwidth(
         job,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.daemons.director.runs.active_run import Ending
+from strongroom.daemons.director.runs.run_request import RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,4 +69,4 @@ def next_moment(runs: Iterable[ActiveRun]) -> float | None:
 
 def _bounds_end(record: RunRecord) -> bool:
     """Whether the deadline is for its end; that for a late start ends when it runs."""
-    return bool(record.request.get("deadline_bounds_end"))
+    return RunRequest.of(record).deadline_bounds_end

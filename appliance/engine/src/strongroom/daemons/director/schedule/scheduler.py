@@ -22,7 +22,8 @@ from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.runs import find_runs
 from strongroom.daemons.director.catalog.state import last_due, note_due, read_state, write_state
-from strongroom.daemons.director.results import ComingRuns, DueRun, RunFilter
+from strongroom.daemons.director.results.resources import ComingRuns, DueRun
+from strongroom.daemons.director.results.runs import RunFilter
 from strongroom.daemons.director.runs.plan import Overrides, plan
 from strongroom.daemons.director.runs.requests import new_run, require_complete
 from strongroom.daemons.director.schedule.clock_guard import ClockGuard

@@ -4,4 +4,6 @@ Its modules:
 
     confirmation     a snapshot that an agent reports
     reconciliation   all snapshots of a repository, periodically
+    entering         those that the catalog does not have, with their runs
+    verdicts         which of them are false
 """

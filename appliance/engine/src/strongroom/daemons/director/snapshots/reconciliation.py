@@ -22,31 +22,23 @@ marked as such (`verdicts`).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.access import add_audit
 from strongroom.daemons.director.catalog.clients import note_generation
-from strongroom.daemons.director.catalog.late_snapshots import add_late_snapshot, why_not_late
-from strongroom.daemons.director.catalog.runs import (
-    RunRecord,
-    add_run,
-    load_run,
-    unfinished_runs,
-)
+from strongroom.daemons.director.catalog.late_snapshots import why_not_late
+from strongroom.daemons.director.catalog.runs import unfinished_runs
 from strongroom.daemons.director.catalog.snapshots import (
-    SnapshotRecord,
-    add_snapshots,
     known_snapshots,
     note_false,
     note_removed,
     note_returned,
 )
 from strongroom.daemons.director.catalog.tables import GONE
-from strongroom.daemons.director.results import Actor
-from strongroom.daemons.director.runs.start_messages import POOL_TAG
+from strongroom.daemons.director.results.access import Actor
 from strongroom.daemons.director.shown_text import shown
 from strongroom.daemons.director.snapshots.confirmation import (
     false_total,
@@ -57,32 +49,27 @@ from strongroom.daemons.director.snapshots.confirmation import (
     run_tag,
     start_of,
 )
-from strongroom.daemons.director.snapshots.verdicts import changed_verdicts, walked
-from strongroom.errors import (
-    CatalogError,
-    CatalogUnavailableError,
-    ConflictError,
-    UnknownNameError,
+from strongroom.daemons.director.snapshots.entering import (
+    batches,
+    enter,
+    enter_late,
+    new_record,
+    run_of,
 )
+from strongroom.daemons.director.snapshots.verdicts import changed_verdicts, walked
 from strongroom.repo.snapshots import list_snapshots
 from strongroom.stores.capabilities import KnowsOwners
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from strongroom.daemons.director.catalog.snapshots import KnownSnapshot
+    from strongroom.daemons.director.catalog.snapshots import KnownSnapshot, SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
 
-# The number of values that databases accept in one statement.
-_BATCH: Final = 1000
 _MOST_NAMED: Final = 20
 
-# Errors of a database or its driver for values that it does not accept.
-_UNFIT: Final = (CatalogError, ValueError, OverflowError)
-
-_Item = TypeVar("_Item")
 
 _log = logging.getLogger(__name__)
 
@@ -136,11 +123,6 @@ class Reconciler:
         return result
 
 
-def rebuild_catalog(context: DirectorContext, storage: str) -> int:
-    """Rebuild the catalog from the repository of a storage; how many were new. Blocks."""
-    return len(reconcile(context, storage, rebuilds=True).entered)
-
-
 def reconcile(
     context: DirectorContext, storage: str, *, rebuilds: bool = False, leave_out: Iterable[str] = ()
 ) -> Reconciled:
@@ -159,9 +141,9 @@ def reconcile(
         names = {info.name: info.modified_ns for info in repository.store.list("snapshots")}
         gone = [name for name, one in mine.items() if not one.removed_ns and name not in names]
         returned = [n for n, one in mine.items() if one.removed_reason == GONE and n in names]
-        for ids in _batches(gone):
+        for ids in batches(gone):
             note_removed(context.catalog, ids, clock.now_ns(), GONE)
-        for ids in _batches(returned):
+        for ids in batches(returned):
             note_returned(context.catalog, ids, GONE)
         found: list[Snapshot] = []
         refused: dict[str, str] = {}
@@ -177,7 +159,7 @@ def reconcile(
                 if one.id in refused or one.id in busy:
                     continue
                 if one.id not in owned:
-                    records.append(_record(context, repository, storage, one))
+                    records.append(new_record(context, repository, storage, one))
                 elif isinstance(late := _late(context, storage, one, names[one.id]), str):
                     refused[one.id] = late
                 else:
@@ -189,7 +171,7 @@ def reconcile(
     finally:
         repository.close()
     note_false(context.catalog, verdicts)
-    unfit = {**_enter(context, records), **_enter_late(context, lates)}
+    unfit = {**enter(context, records), **enter_late(context, lates)}
     records += lates
     entered = tuple(record.id for record in records if record.id not in unfit)
     _note_generations(context, [one for one in found if one.id in entered])
@@ -219,7 +201,7 @@ def _late(
     context: DirectorContext, storage: str, snapshot: Snapshot, stored_ns: int
 ) -> SnapshotRecord | str:
     """A snapshot that an agent stored, if its run has ended and may have it; else why not."""
-    run = _run_of(context, snapshot)
+    run = run_of(context, snapshot)
     if run is None or run.storage != storage:
         return f"{snapshot.host} stored it, but no run of its own made it there"
     if fault := fault_of(snapshot, run) or why_not_late(run, snapshot.id):
@@ -246,19 +228,6 @@ def _under_way(context: DirectorContext, found: list[Snapshot]) -> frozenset[str
     return frozenset(one.id for one in found if (copies if one.original else run_tag(one) in ids))
 
 
-def _run_of(context: DirectorContext, snapshot: Snapshot) -> RunRecord | None:
-    """The backup that a snapshot says made it, if it is one of its client and job."""
-    run_id = run_tag(snapshot)
-    if not _is_id(run_id):
-        return None
-    try:
-        run = load_run(context.catalog, run_id)
-    except UnknownNameError:
-        return None
-    is_its = (run.kind, run.client, run.job) == ("backup", snapshot.host, snapshot.job)
-    return run if is_its and run.is_final else None
-
-
 def _tell(
     context: DirectorContext, storage: str, result: Reconciled, known: Mapping[str, KnownSnapshot]
 ) -> None:
@@ -283,142 +252,3 @@ def _tell(
     if said := ", ".join(f"{count} {what}" for count, what in counts if count):
         actor = Actor(context.name, "director")
         add_audit(context.catalog, actor, "reconcile", storage, said)
-
-
-def _batches(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    for start in range(0, len(items), _BATCH):
-        yield items[start : start + _BATCH]
-
-
-def _record(
-    context: DirectorContext, repository: Repository, storage: str, snapshot: Snapshot
-) -> SnapshotRecord:
-    # A copy within the same repository is none.
-    origin, _, _ = snapshot.original.partition(":")
-    original = snapshot.original if origin != repository.config.id else ""
-    run = None if original else _run_of(context, snapshot)
-    if run is not None and run.storage == storage:
-        received_ns = snapshot.server_ns or snapshot.end_ns
-        return record_of(snapshot, run, snapshot.start_ns, received_ns)
-    totals = snapshot.totals
-    run_id = run_tag(snapshot)
-    pool = _tagged(snapshot, POOL_TAG)
-    job = context.configuration.jobs.get(snapshot.job)
-    if not pool and job is not None:
-        pool = job.pool
-    return SnapshotRecord(
-        id=snapshot.id,
-        client=snapshot.host,
-        job=snapshot.job,
-        fileset=snapshot.fileset,
-        storage=storage,
-        pool=pool,
-        level=snapshot.level,
-        run=run_id if _is_id(run_id) else "",
-        original=original.partition(":")[2],
-        start_ns=snapshot.start_ns,
-        server_ns=snapshot.server_ns or snapshot.end_ns,
-        files=totals.files,
-        bytes=totals.content_bytes,
-        stored_bytes=totals.stored_bytes,
-        errors=snapshot.error_count,
-        missing_paths=snapshot.missing_paths,
-        tags=snapshot.tags,
-    )
-
-
-def _enter(context: DirectorContext, records: Sequence[SnapshotRecord]) -> dict[str, str]:
-    """Add snapshots and their runs; returns those that failed, and why.
-
-    CatalogUnavailableError when the catalog is unavailable.
-    """
-    unfit: dict[str, str] = {}
-    for batch in _batches(records):
-        try:
-            _enter_all(context, batch)
-        except CatalogUnavailableError:
-            raise
-        except _UNFIT:
-            # One invalid snapshot must not block the others.
-            for record in batch:
-                try:
-                    _enter_all(context, (record,))
-                except CatalogUnavailableError:
-                    raise
-                except _UNFIT as error:
-                    unfit[record.id] = f"the catalog does not take it: {shown(error)}"
-    return unfit
-
-
-def _enter_late(context: DirectorContext, records: Sequence[SnapshotRecord]) -> dict[str, str]:
-    """Add snapshots of runs that were given up, the first to arrive first; the others, and why."""
-    unfit: dict[str, str] = {}
-    for record in sorted(records, key=lambda one: one.server_ns):
-        try:
-            add_late_snapshot(context.catalog, record)
-        except CatalogUnavailableError:
-            raise
-        except ConflictError as error:
-            unfit[record.id] = str(error)
-        except _UNFIT as error:
-            unfit[record.id] = f"the catalog does not take it: {shown(error)}"
-    return unfit
-
-
-def _enter_all(context: DirectorContext, records: Sequence[SnapshotRecord]) -> None:
-    for record in records:
-        _enter_run(context, record)
-    add_snapshots(context.catalog, records)
-
-
-def _enter_run(context: DirectorContext, record: SnapshotRecord) -> None:
-    """The run that made a snapshot, as far as the snapshot tells."""
-    if not record.run or record.original:
-        return
-    try:
-        load_run(context.catalog, record.run)
-    except UnknownNameError:
-        pass
-    except ConflictError:
-        return
-    else:
-        return
-    add_run(
-        context.catalog,
-        RunRecord(
-            id=record.run,
-            job=record.job,
-            client=record.client,
-            fileset=record.fileset,
-            storage=record.storage,
-            pool=record.pool,
-            level=record.level,
-            kind="backup",
-            state=_state_of(record),
-            scheduled_ns=record.start_ns,
-            queued_ns=record.start_ns,
-            started_ns=record.start_ns,
-            ended_ns=record.server_ns,
-            files=record.files,
-            bytes=record.bytes,
-            stored_bytes=record.stored_bytes,
-            errors=record.errors,
-            snapshot=record.id,
-            reason="read back from the repository",
-            requested_by="rebuild",
-        ),
-    )
-
-
-def _state_of(record: SnapshotRecord) -> str:
-    if record.false_reason:
-        return "failed"
-    return "incomplete" if record.errors else "done"
-
-
-def _tagged(snapshot: Snapshot, prefix: str) -> str:
-    return next((tag[len(prefix) :] for tag in snapshot.tags if tag.startswith(prefix)), "")
-
-
-def _is_id(text: str) -> bool:
-    return len(text) == 32 and all(c in "0123456789abcdef" for c in text)

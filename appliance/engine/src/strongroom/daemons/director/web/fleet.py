@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from strongroom.daemons.director.results import Client, OpenIncident
+    from strongroom.daemons.director.results.notices import OpenIncident
+    from strongroom.daemons.director.results.resources import Client
 
 _VERDICTS: Final = {
     "job-failed": "failed",

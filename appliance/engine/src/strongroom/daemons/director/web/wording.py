@@ -14,7 +14,7 @@ from strongroom.daemons.director.served_formats import path_text
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
-    from strongroom.daemons.director.results import Run
+    from strongroom.daemons.director.results.runs import Run
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEPS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))

@@ -24,14 +24,14 @@ class FoundRows(NamedTuple):
     treatments: bytes | None = None
 
 
-class Directories(NamedTuple):
+class FoundDirectories(NamedTuple):
     """Names of directories; closed: those of them that others may not search."""
 
     names: list[bytes]
     closed: list[bytes]
 
 
-def directories_of(found: FoundRows, devices: frozenset[int] | None) -> Directories:
+def directories_of(found: FoundRows, devices: frozenset[int] | None) -> FoundDirectories:
     """The directories among the rows, of those on one of `devices` if given."""
     names, flat, modes, left, _ = found
     rows = [row for row, mode in enumerate(modes) if mode & 0o170000 == 0o040000]
@@ -39,7 +39,7 @@ def directories_of(found: FoundRows, devices: frozenset[int] | None) -> Director
         rows = [row for row in rows if flat[row * COLUMN_COUNT + DEVICE] in devices]
     if left:
         rows = [row for row in rows if names[row] not in left]
-    return Directories(
+    return FoundDirectories(
         [names[row] for row in rows if names[row] != ROOT_NAME],
         [names[row] for row in rows if not is_searchable(modes[row])],
     )

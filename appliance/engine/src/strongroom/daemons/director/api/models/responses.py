@@ -9,7 +9,8 @@ from typing import Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from strongroom.daemons.director.results import File, Token
+from strongroom.daemons.director.results.access import Token
+from strongroom.daemons.director.results.snapshots import File
 
 Item = TypeVar("Item")
 

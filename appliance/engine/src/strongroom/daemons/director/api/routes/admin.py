@@ -14,7 +14,8 @@ from strongroom.daemons.director.api.models.requests import TokenWanted
 from strongroom.daemons.director.api.models.responses import NewToken, Page, RemovedClient
 from strongroom.daemons.director.api.paging import Cursor, PageSize
 from strongroom.daemons.director.api.request_context import ApiRequest, Asked
-from strongroom.daemons.director.results import AuditEntry, Reload, Token
+from strongroom.daemons.director.results.access import AuditEntry, Token
+from strongroom.daemons.director.results.status import Reload
 from strongroom.errors import ConfigurationError, NotPermittedError, UnknownNameError
 
 router = APIRouter(tags=["administration"])

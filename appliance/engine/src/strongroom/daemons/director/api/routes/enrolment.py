@@ -27,10 +27,10 @@ from strongroom.daemons.director.joined_clients import (
     check_free,
     joining_client,
 )
-from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.results.access import Actor
 from strongroom.errors import NotPermittedError, PeerRefusedError, UnknownNameError
-from strongroom.net.identities.authority import key_digest
 from strongroom.net.identities.enrolment_tokens import TokenUse, token_id
+from strongroom.net.identities.enrolments import key_digest, new_certificate, permitted
 from strongroom.net.identities.peer import serial_text
 
 router = APIRouter(tags=["enrolment"])
@@ -76,7 +76,7 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
         limit = context.refused_joins if shown else context.wrong_enrolments
         limit.check(address)
         limit.failed(address)
-        await context.director.commands.audit_agent(
+        await context.director.audit_log.record_of_agent(
             wanted.name,
             address,
             "enrol",
@@ -87,7 +87,7 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
     serial = _serial(certificate)
     await context.director.commands.note_certificate(wanted.name, serial)
     of_group = f" of group {use.group}" if use.group else ""
-    await context.director.commands.audit_agent(
+    await context.director.audit_log.record_of_agent(
         wanted.name,
         address,
         "enrol",
@@ -124,7 +124,7 @@ def _certify(
     use = enrolling.authority.tokens.look(wanted.token, wanted.name)
     client.look(use, is_repeated=is_repeated)
     csr = wanted.csr.encode()
-    return enrolling.authority.enrol(wanted.token, csr, wanted.name, client.enrol)
+    return new_certificate(enrolling.authority, wanted.token, csr, wanted.name, client.enrol)
 
 
 async def _join(
@@ -139,7 +139,7 @@ async def _join(
 
     def prepare() -> tuple[bool, JoiningClient | None]:
         key = key_digest(wanted.csr.encode())
-        _, is_repeated = enrolling.authority.permitted(wanted.token, wanted.name, key)
+        _, is_repeated = permitted(enrolling.authority, wanted.token, wanted.name, key)
         if not use.group or (
             wanted.name in director.configuration.clients and (use.name or is_repeated)
         ):
@@ -176,12 +176,12 @@ async def renew(wanted: Renewal, request: Request) -> Renewed:
     serial = _serial(certificate)
     if peer.role == "agent":
         await context.director.commands.note_certificate(peer.name, serial)
-        await context.director.commands.audit_agent(
+        await context.director.audit_log.record_of_agent(
             peer.name, address_of(request), "renew", f"{peer.name} certificate {serial}"
         )
     else:
         actor = Actor(peer.name, peer.role, address_of(request))
-        await context.director.commands.audit(actor, "renew", f"{peer.name} certificate {serial}")
+        await context.director.audit_log.record(actor, "renew", f"{peer.name} certificate {serial}")
     return Renewed(
         certificate=certificate.decode("ascii"),
         authority=enrolling.authority.certificate_pem.decode("ascii"),

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from strongroom.daemons.director.api.models.requests import TestWanted
 from strongroom.daemons.director.api.models.responses import Page, Retried
 from strongroom.daemons.director.api.request_context import Asked
-from strongroom.daemons.director.results import NoticeOverview, NoticeTest
+from strongroom.daemons.director.results.notices import NoticeOverview, NoticeTest
 
 router = APIRouter(tags=["notices"])
 

@@ -12,7 +12,7 @@ from strongroom.daemons.director.api.models.requests import Bandwidth, NewEstima
 from strongroom.daemons.director.api.models.responses import Page
 from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_page
 from strongroom.daemons.director.api.request_context import ApiRequest, Asked
-from strongroom.daemons.director.results import LogLine, Run, RunFilter, RunKind, RunState
+from strongroom.daemons.director.results.runs import LogLine, Run, RunFilter, RunKind, RunState
 from strongroom.daemons.director.runs.plan import JobPlan, Overrides, plan
 from strongroom.errors import NotPermittedError
 
@@ -122,7 +122,7 @@ async def events(
             await (await asked.reidentified()).permitted_run("watch", found.id)
         except NotPermittedError as error:
             target = f"GET {request.url.path}"
-            await asked.director.commands.audit(asked.actor, "denied", target, error.error_id)
+            await asked.director.audit_log.record(asked.actor, "denied", target, error.error_id)
             raise
 
     seen = int(last_event_id) if last_event_id.isascii() and last_event_id.isdigit() else after

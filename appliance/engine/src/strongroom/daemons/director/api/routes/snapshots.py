@@ -12,7 +12,13 @@ from strongroom.daemons.director.api.models.responses import FilesFound, Page
 from strongroom.daemons.director.api.paging import Cursor, PageSize, filtered_page
 from strongroom.daemons.director.api.request_context import ApiRequest, Asked
 from strongroom.daemons.director.api.rights import checked_target
-from strongroom.daemons.director.results import File, RestoreRequest, Run, Snapshot, SnapshotFilter
+from strongroom.daemons.director.results.runs import Run
+from strongroom.daemons.director.results.snapshots import (
+    File,
+    RestoreRequest,
+    Snapshot,
+    SnapshotFilter,
+)
 from strongroom.daemons.director.runs.requests import restore_jobs
 from strongroom.daemons.director.served_formats import Base64Path, chosen_path, path_bytes
 from strongroom.errors import NotPermittedError, StrongroomError, UsageError
@@ -51,12 +57,12 @@ async def snapshots(
     without `false` none that was found false.
     """
     asked.rights.require_command("snapshots")
-    recorded_names = asked.director.queries.names_of_snapshots
+    recorded_names = asked.director.snapshots.names
     of_clients = await asked.names_in_sight("client", recorded_names)
     of_jobs = await asked.names_in_sight("job", recorded_names)
 
     async def read(offset: int, count: int) -> list[Snapshot]:
-        return await asked.director.queries.snapshots(
+        return await asked.director.snapshots.find(
             SnapshotFilter(
                 client=client,
                 job=job,
@@ -83,7 +89,7 @@ async def missed_snapshots(asked: Asked) -> list[Snapshot]:
     There is none newer, and nobody removed them here: the store may have been set back.
     """
     asked.rights.require_command("snapshots")
-    missed = await asked.director.queries.missed_snapshots()
+    missed = await asked.director.snapshots.missed()
     return [one for one in missed if asked.may_see(one)]
 
 
@@ -115,7 +121,9 @@ async def files(
     asked.rights.require_command("browse")
     found = await asked.visible_snapshot(snapshot_id)
     folder = chosen_path(path, path_base64)
-    page = await asked.director.queries.list_files(found.id, folder, _name_of_cursor(after), limit)
+    page = await asked.director.snapshots.list_files(
+        found.id, folder, _name_of_cursor(after), limit
+    )
     # A name may have any byte but "/"; base64 fits into a query unchanged.
     following = base64.urlsafe_b64encode(page.next).decode("ascii") if page.next else None
     return Page(items=list(page.entries), next=following)
@@ -147,7 +155,7 @@ async def search(
     failures: list[StrongroomError] = []
     for part in parts:
         try:
-            more = await asked.director.queries.find_files(
+            more = await asked.director.snapshots.find_files(
                 pattern, part, below=folder, ignoring_case=ignore_case, limit=limit - len(found)
             )
         except StrongroomError as error:
@@ -219,7 +227,7 @@ async def _visible_parts(asked: ApiRequest, wanted: SnapshotFilter) -> list[Snap
     """Filters that together select those snapshots of `wanted` that the caller may see."""
     if asked.rights.is_unlimited:
         return [wanted]
-    seen = await asked.director.queries.snapshots(wanted)
+    seen = await asked.director.snapshots.find(wanted)
     groups = dict.fromkeys(
         (one.client, one.job, one.fileset, one.pool) for one in seen if asked.may_see(one)
     )

@@ -11,7 +11,8 @@ from strongroom.daemons.director.api.configuration_view import resource_object, 
 from strongroom.daemons.director.api.models.responses import Me, Page
 from strongroom.daemons.director.api.request_context import Asked
 from strongroom.daemons.director.api.rights import COMMANDS
-from strongroom.daemons.director.results import Client, Job, Status
+from strongroom.daemons.director.results.resources import Client, Job
+from strongroom.daemons.director.results.status import Status
 from strongroom.errors import UnknownNameError
 
 router = APIRouter(tags=["look"])

@@ -18,7 +18,9 @@ from strongroom.daemons.director.web.rendering import page
 
 if TYPE_CHECKING:
     from strongroom.daemons.director.api.request_context import ApiRequest
-    from strongroom.daemons.director.results import OpenIncident, Run, Snapshot
+    from strongroom.daemons.director.results.notices import OpenIncident
+    from strongroom.daemons.director.results.runs import Run
+    from strongroom.daemons.director.results.snapshots import Snapshot
 
 router = APIRouter()
 

@@ -16,7 +16,7 @@ from strongroom.daemons.director.web.rendering import page
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strongroom.daemons.director.results import Expiry
+    from strongroom.daemons.director.results.status import Expiry
 
 router = APIRouter()
 

@@ -16,7 +16,7 @@ from strongroom.daemons.director.web.rendering import page
 from strongroom.errors import StrongroomError, UsageError
 
 if TYPE_CHECKING:
-    from strongroom.daemons.director.results import File, RestoreRequest
+    from strongroom.daemons.director.results.snapshots import File, RestoreRequest
 
 router = APIRouter()
 
@@ -27,7 +27,7 @@ Text = Annotated[str, Query(max_length=128)]
 Paths = Annotated[list[str] | None, Query(max_length=_MOST_CHOSEN)]
 
 
-class Written(NamedTuple):
+class PlacedFile(NamedTuple):
     """An entry of the snapshot, and the path where it would be written."""
 
     file: File
@@ -50,7 +50,7 @@ async def prepare(
     found = await asked.visible_snapshot(snapshot)
     chosen = [path_bytes(one) for one in path or ()]
     chosen += [path_bytes(Base64Path(base64=one)) for one in path_base64 or ()]
-    written: list[Written] = []
+    written: list[PlacedFile] = []
     body: dict[str, Any] = {}
     refused = ""
     if way:
@@ -112,15 +112,15 @@ def _plain(path: str | Base64Path) -> str | dict[str, str]:
     return {"base64": path.base64} if isinstance(path, Base64Path) else path
 
 
-async def _preview(asked: Reader, request: RestoreRequest) -> list[Written]:
+async def _preview(asked: Reader, request: RestoreRequest) -> list[PlacedFile]:
     """The first entries that would be written, at most one more than are shown."""
-    found: list[Written] = []
+    found: list[PlacedFile] = []
     base = b"" if request.in_place else request.target.rstrip(b"/")
     for path in (request.subpath,) if request.subpath else request.paths or (b"",):
         room = _MOST_SHOWN + 1 - len(found)
         if room <= 0:
             break
-        files = await asked.director.queries.list_below(request.snapshot, path, room)
+        files = await asked.director.snapshots.list_below(request.snapshot, path, room)
         left_out = 0
         if request.subpath:
             # The content of a folder goes into the target, a file itself.
@@ -129,5 +129,5 @@ async def _preview(asked: Reader, request: RestoreRequest) -> list[Written]:
                 files, left_out = files[1:], len(whole.rstrip(b"/"))
             else:
                 left_out = len(whole.rpartition(b"/")[0])
-        found += [Written(one, base + one.path[left_out:]) for one in files]
+        found += [PlacedFile(one, base + one.path[left_out:]) for one in files]
     return found

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 
 from strongroom.daemons.director.api.paging import Cursor
 from strongroom.daemons.director.api.routes import runs as api
-from strongroom.daemons.director.results import RunKind, RunState
+from strongroom.daemons.director.results.runs import RunKind, RunState
 from strongroom.daemons.director.web.readers import Reader
 from strongroom.daemons.director.web.rendering import page
 from strongroom.errors import UsageError

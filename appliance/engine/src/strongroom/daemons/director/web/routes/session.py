@@ -8,7 +8,7 @@ from pydantic import Field
 
 from strongroom.daemons.director.api.models.requests import Question
 from strongroom.daemons.director.api.request_context import ApiContext, address_of
-from strongroom.daemons.director.results import Actor
+from strongroom.daemons.director.results.access import Actor
 from strongroom.daemons.director.web.sessions import COOKIE, Sessions
 from strongroom.errors import NotAuthenticatedError, TooManyAttemptsError
 
@@ -34,7 +34,7 @@ async def login(wanted: Login, request: Request) -> Response:
         caller = await context.callers.identify({}, address, f"Bearer {wanted.token}")
     except (NotAuthenticatedError, TooManyAttemptsError) as error:
         nobody = Actor("", "", address)
-        await context.director.commands.audit(nobody, "login", "web page", error.error_id)
+        await context.director.audit_log.record(nobody, "login", "web page", error.error_id)
         raise
     assert caller.token is not None
     sessions.end(request.cookies.get(COOKIE, ""))
@@ -47,7 +47,7 @@ async def login(wanted: Login, request: Request) -> Response:
         httponly=True,
         samesite="strict",
     )
-    await context.director.commands.audit(caller.actor, "login", "web page")
+    await context.director.audit_log.record(caller.actor, "login", "web page")
     return answer
 
 

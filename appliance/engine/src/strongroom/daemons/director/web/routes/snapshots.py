@@ -128,7 +128,7 @@ async def compare(
     if older.id == newer.id:
         raise UsageError("choose two different snapshots to compare")
     folder = chosen_path(below, below_base64)
-    changes = await asked.director.queries.compare(older.id, newer.id, folder, _MOST_CHANGES + 1)
+    changes = await asked.director.snapshots.compare(older.id, newer.id, folder, _MOST_CHANGES + 1)
     return page(
         asked,
         "compare.html",

@@ -60,7 +60,7 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SetupQuestion:
     """One answer: what it means; its default, None where it must be given; whether it is asked."""
 
     name: str
@@ -99,69 +99,69 @@ _PATH_WORDS: Final = "an absolute path"
 _USER_WORDS: Final = 'a user of this machine, or "" for whoever runs this'
 
 QUESTIONS: Final = (
-    Question(
+    SetupQuestion(
         "address", None, "The name (or address) at which agents reach this machine.",
         _is_host, "a DNS name or an address", is_asked=True,
     ),
-    Question(
+    SetupQuestion(
         "further_addresses", [], "More names and addresses of it, for its certificates.",
         lambda value: all(map(_is_host, value)), "DNS names and addresses",
     ),
-    Question(
+    SetupQuestion(
         "organisation", "Strongroom", "The name of the certificate authority.",
         _is_name, "a printable name",
     ),
-    Question(
+    SetupQuestion(
         "groups", ["servers"],
         "Groups of clients. Each gets JobDefs of its name; `strongroom ca token --group` lets "
         "machines join. None, if you write the JobDefs yourself.",
         lambda value: all(map(_is_plain, value)), _PLAIN_WORDS,
     ),
-    Question(
+    SetupQuestion(
         "plain_clients", [],
         "Clients that may send without TLS. What they store is encrypted all the same.",
         lambda value: all(map(_is_plain, value)), _PLAIN_WORDS,
     ),
-    Question(
+    SetupQuestion(
         "backup_time", "21:00", "When backups begin, every day.",
         lambda value: bool(_TIME.fullmatch(value)), "a time such as 21:00", is_asked=True,
     ),
-    Question("keep_daily", 14, "Of how many days a backup is kept.",
+    SetupQuestion("keep_daily", 14, "Of how many days a backup is kept.",
              lambda value: value >= 0, "0 or more"),
-    Question("keep_weekly", 8, "Of how many weeks.", lambda value: value >= 0, "0 or more"),
-    Question("keep_monthly", 12, "Of how many months.", lambda value: value >= 0, "0 or more"),
-    Question(
+    SetupQuestion("keep_weekly", 8, "Of how many weeks.", lambda value: value >= 0, "0 or more"),
+    SetupQuestion("keep_monthly", 12, "Of how many months.", lambda value: value >= 0, "0 or more"),
+    SetupQuestion(
         "minimum_retention", "7 days", "Nobody can delete a backup before.",
         _is_span, "a time such as 7 days",
     ),
-    Question(
+    SetupQuestion(
         "repository", "/var/lib/strongroom/repository",
         "Where backups are stored: a folder, on a disk of its own if possible.",
         _is_path, _PATH_WORDS, is_asked=True,
     ),
-    Question("director_name", "vault-dir", "The director's name. It stays.",
+    SetupQuestion("director_name", "vault-dir", "The director's name. It stays.",
              _is_plain, _PLAIN_WORDS),
-    Question("director_port", 9101, "Its port.", lambda value: value in _PORTS, "1 to 65535"),
-    Question("storage_name", "vault", "The storage daemon's name. It stays.",
+    SetupQuestion("director_port", 9101, "Its port.", lambda value: value in _PORTS, "1 to 65535"),
+    SetupQuestion("storage_name", "vault", "The storage daemon's name. It stays.",
              _is_plain, _PLAIN_WORDS),
-    Question("storage_port", 9103, "Its port.", lambda value: value in _PORTS, "1 to 65535"),
-    Question("operator", "admin", "The operator with all rights.", _is_plain, _PLAIN_WORDS),
-    Question(
+    SetupQuestion("storage_port", 9103, "Its port.", lambda value: value in _PORTS, "1 to 65535"),
+    SetupQuestion("operator", "admin", "The operator with all rights.", _is_plain, _PLAIN_WORDS),
+    SetupQuestion(
         "operator_home", "/root",
         "The home of the operator: .config/strongroom in it gets the certificate and console.toml.",
         _is_path, _PATH_WORDS,
     ),
-    Question("configuration", "/etc/strongroom", "The folder of the configuration.",
+    SetupQuestion("configuration", "/etc/strongroom", "The folder of the configuration.",
              _is_path, _PATH_WORDS),
-    Question("state", "/var/lib/strongroom", "The folder of keys, catalog and authority.",
+    SetupQuestion("state", "/var/lib/strongroom", "The folder of keys, catalog and authority.",
              _is_path, _PATH_WORDS),
-    Question("storage_socket", "/run/strongroom-storage/storage.sock",
+    SetupQuestion("storage_socket", "/run/strongroom-storage/storage.sock",
              "Where the director reaches the storage daemon.", _is_path, _PATH_WORDS),
-    Question("director_user", "strongroom-director", "The director's user.",
+    SetupQuestion("director_user", "strongroom-director", "The director's user.",
              lambda value: not value or _is_plain(value), _USER_WORDS),
-    Question("storage_user", "strongroom-storage", "The storage daemon's user.",
+    SetupQuestion("storage_user", "strongroom-storage", "The storage daemon's user.",
              lambda value: not value or _is_plain(value), _USER_WORDS),
-    Question("group", "strongroom", "The group of both.",
+    SetupQuestion("group", "strongroom", "The group of both.",
              lambda value: not value or _is_plain(value), "a group of this machine"),
 )  # fmt: skip
 _BY_NAME: Final = {one.name: one for one in QUESTIONS}
@@ -219,7 +219,7 @@ def toml_text(said: Mapping[str, Any]) -> str:
     return "".join(f"{name} = {_toml(value)}\n" for name, value in said.items())
 
 
-def fault_of(question: Question, value: object) -> str:
+def fault_of(question: SetupQuestion, value: object) -> str:
     """What is expected instead of `value`; empty if it is right."""
     kind = str if question.default is None else type(question.default)
     fits = isinstance(value, kind) and not isinstance(value, bool)
@@ -231,7 +231,7 @@ def fault_of(question: Question, value: object) -> str:
     return f"{shown}: {question.expected}"
 
 
-def _check(question: Question, value: object, path: str) -> None:
+def _check(question: SetupQuestion, value: object, path: str) -> None:
     expected = fault_of(question, value)
     if expected:
         raise UsageError(

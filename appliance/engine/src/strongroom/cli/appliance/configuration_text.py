@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from strongroom.config.trees.printer import quoted
 
 if TYPE_CHECKING:
-    from strongroom.cli.appliance.answers import Answers
+    from strongroom.cli.appliance.answer_file import Answers
 
 _HEAD = """\
 # Written by `strongroom setup appliance`. What you change here stays: a later setup then writes

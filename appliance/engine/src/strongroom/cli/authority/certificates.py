@@ -1,0 +1,211 @@
+"""What `strongroom ca` does with the authority and its certificates."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.cli.authority.tokens import open_authority, token_fields
+from strongroom.cli.passphrase import choose_passphrase, given_passphrase
+from strongroom.cli.table import Column, write_table
+from strongroom.cli.times import parse_moment, time_text
+from strongroom.clock import utc_text
+from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.net.identities.private_files import (
+    PUBLIC_MODE,
+    give_tree,
+    read_bounded,
+    write_file,
+)
+from strongroom.printable import printable
+
+if TYPE_CHECKING:
+    import argparse
+
+    from strongroom.cli.terminal import Terminal
+    from strongroom.net.identities.authority_files import Issued
+    from strongroom.net.identities.peer import ClientOf
+
+_GREATEST_REQUEST_BYTES: Final = 16 << 10
+
+
+def make_authority(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Make an authority where there is none."""
+    from strongroom.net.identities.authority import Authority
+
+    passphrase = None
+    if arguments.encrypt_key:
+        passphrase = given_passphrase(arguments.settings, terminal)
+        if passphrase is None:
+            passphrase = choose_passphrase("passphrase of the authority's key")
+    authority = Authority.create(arguments.ca, arguments.name, passphrase)
+    if arguments.owner:
+        give_tree(authority.folder, arguments.owner)
+    terminal.emit(
+        {
+            "type": "authority",
+            "folder": authority.folder,
+            "fingerprint": authority.fingerprint,
+            "encrypted": passphrase is not None,
+        }
+    )
+    terminal.line(f"made a certificate authority in {printable(authority.folder)}")
+    terminal.line(f"its fingerprint, to compare at enrolment: {authority.fingerprint}")
+    return EXIT_DONE
+
+
+def issue_certificate(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Issue a certificate, or make a whole identity."""
+    if bool(arguments.folder) == bool(arguments.request):
+        raise UsageError("name either --folder, for a new identity, or --request")
+    if arguments.folder and arguments.out:
+        raise UsageError("--out needs --request; with --folder everything is written to the folder")
+    if arguments.owner and not arguments.folder:
+        raise UsageError("--owner needs --folder")
+    if arguments.appliance_key and arguments.role != "agent":
+        raise UsageError("--appliance-key is for agents: others are no clients of a repository")
+    clients = [_client_of(file, arguments) for file in arguments.appliance_key]
+    authority = open_authority(arguments, terminal)
+    if arguments.folder:
+        authority.issue_identity(
+            arguments.folder,
+            arguments.name,
+            arguments.role,
+            arguments.host,
+            arguments.days,
+            clients,
+        )
+        if arguments.owner:
+            give_tree(os.fsencode(arguments.folder), arguments.owner)
+    else:
+        try:
+            request = read_bounded(os.fsencode(arguments.request), _GREATEST_REQUEST_BYTES)
+        except OSError as error:
+            raise UsageError(
+                f"cannot read {printable(arguments.request)}: {error.strerror}"
+            ) from error
+        certificate = authority.issue(
+            request,
+            arguments.name,
+            arguments.role,
+            arguments.host,
+            arguments.days,
+            clients=clients,
+        )
+        if arguments.out:
+            write_file(os.path.abspath(os.fsencode(arguments.out)), certificate, PUBLIC_MODE)
+        elif not arguments.json:
+            terminal.document(certificate.decode("ascii"))
+    entry = next(one for one in reversed(authority.issued()) if one.name == arguments.name)
+    terminal.emit(_certificate_object(entry, revoked=False))
+    if arguments.folder or arguments.out:
+        place = printable(arguments.folder or arguments.out)
+        until = time_text(entry.not_after_ns)
+        terminal.line(f"issued {entry.role} {printable(entry.name)!r} until {until}: {place}")
+    if not arguments.folder:
+        revoked = os.fsdecode(authority.revoked_path)
+        terminal.line(f"put {printable(revoked)} beside it: without that list nobody is trusted")
+    return EXIT_DONE
+
+
+def _client_of(file: str, arguments: argparse.Namespace) -> ClientOf:
+    """Which client the name is in the repository of an appliance key."""
+    from strongroom.cli.access import read_key_file
+    from strongroom.net.identities.peer import ClientOf
+    from strongroom.repo.keys.roles import ApplianceKey
+
+    key = read_key_file(file)
+    if not isinstance(key, ApplianceKey):
+        raise UsageError(
+            f"{printable(file)} is no appliance key; `strongroom key export-appliance` makes one"
+        )
+    return ClientOf(key.repository_id, key.client_id(arguments.name, arguments.generation))
+
+
+def revoke_name(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Revoke the certificates of a name."""
+    before_ns = None
+    if arguments.issued_before:
+        before_ns = parse_moment(arguments.issued_before)
+    revoked = open_authority(arguments, terminal).revoke(arguments.name, before_ns)
+    for entry in revoked:
+        terminal.emit(_certificate_object(entry, revoked=True))
+        terminal.line(f"revoked {entry.role} {printable(entry.name)!r}, serial {entry.serial}")
+    if not revoked:
+        terminal.line("nothing to do: expired or revoked already")
+    return EXIT_DONE
+
+
+def permit_renewal(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Let the holder of a certificate renew it before it is due."""
+    for entry in open_authority(arguments, terminal).permit_renewal(arguments.name):
+        terminal.emit(_certificate_object(entry, revoked=False))
+        terminal.line(f"{entry.role} {printable(entry.name)!r} may now renew its certificate once")
+    return EXIT_DONE
+
+
+def list_issued(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """List certificates and unused tokens."""
+    authority = open_authority(arguments, terminal)
+    terminal.emit(
+        {
+            "type": "authority",
+            "folder": authority.folder,
+            "fingerprint": authority.fingerprint,
+        }
+    )
+    terminal.line(f"fingerprint of the authority: {authority.fingerprint}")
+    terminal.line()
+    revoked = authority.revoked()
+    now_ns = clock.now_ns()
+    rows = []
+    for entry in authority.issued():
+        is_revoked = revoked.covers(entry.role, entry.name, entry.issued)
+        state = "revoked" if is_revoked else "ended" if entry.not_after_ns < now_ns else "good"
+        if state != "good" and not arguments.all:
+            continue
+        terminal.emit(_certificate_object(entry, revoked=is_revoked))
+        until = time_text(entry.not_after_ns)
+        rows.append(
+            [printable(entry.name), entry.role, until, state if arguments.all else "", entry.serial]
+        )
+    _write_table(terminal, ["NAME", "ROLE", "UNTIL", "STATE", "SERIAL"], rows)
+    token_rows = []
+    for identifier, use in authority.tokens.unused():
+        terminal.emit(
+            {
+                "type": "enrolment_token",
+                **token_fields(identifier, use),
+            }
+        )
+        token_rows.append(
+            [
+                identifier,
+                printable(use.name or use.pattern),
+                use.role,
+                printable(use.group),
+                f"{use.uses_left} of {use.uses}",
+                time_text(use.expires_ns),
+            ]
+        )
+    if token_rows:
+        terminal.line()
+        _write_table(terminal, ["TOKEN", "FOR", "ROLE", "GROUP", "LEFT", "UNTIL"], token_rows)
+    return EXIT_DONE
+
+
+def _certificate_object(entry: Issued, *, revoked: bool) -> dict[str, object]:
+    return {
+        "type": "certificate",
+        "serial": entry.serial,
+        "name": entry.name,
+        "role": entry.role,
+        "issued": utc_text(entry.issued_ns),
+        "not_after": utc_text(entry.not_after_ns),
+        "revoked": revoked,
+    }
+
+
+def _write_table(terminal: Terminal, headings: list[str], rows: list[list[str]]) -> None:
+    write_table(terminal, [Column(heading) for heading in headings], rows)

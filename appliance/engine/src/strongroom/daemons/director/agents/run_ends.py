@@ -1,0 +1,146 @@
+"""The end of a run as its agent reports it: its counts, and for a backup its snapshot."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from strongroom.daemons.director.agents.message_limits import bounded_data
+from strongroom.daemons.director.catalog.late_snapshots import add_late_snapshot, why_not_late
+from strongroom.daemons.director.catalog.snapshots import add_snapshots
+from strongroom.daemons.director.runs.reports import connection_text
+from strongroom.daemons.director.shown_text import shown
+from strongroom.daemons.director.snapshots.confirmation import (
+    confirm_snapshot,
+    is_count,
+    walk_confirmed,
+)
+from strongroom.errors import (
+    CatalogUnavailableError,
+    ConflictError,
+    FalseSnapshotError,
+    StrongroomError,
+)
+
+if TYPE_CHECKING:
+    from strongroom.daemons.director.agents.log_limits import AgentLines
+    from strongroom.daemons.director.catalog.runs import NewLine, RunRecord
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.runs.active_run import ActiveRun
+    from strongroom.daemons.director.runs.lifecycle import Runs
+    from strongroom.daemons.director.snapshots.confirmation import Confirmed
+    from strongroom.net.control.messages import RunEnded
+
+_LONGEST_TEXT: Final = 4096
+
+
+class RunEnds:
+    """Ends runs as their agents report it, and keeps snapshots that arrive later."""
+
+    def __init__(self, context: DirectorContext, runs: Runs, lines: AgentLines) -> None:
+        self._context = context
+        self._runs = runs
+        self._lines = lines
+
+    async def end(self, active: ActiveRun, message: RunEnded, lines: list[NewLine]) -> None:
+        """Write the end of a run; lines: for its log. With the run's lock held."""
+        record = active.record
+        changes: dict[str, Any] = {
+            "sequence": message.sequence,
+            "summary": bounded_data(message.summary),
+            "security": bounded_data(message.security),
+        }
+        state = str(message.status)
+        error_id, reason = shown(message.error_id, 100), message.error[:_LONGEST_TEXT]
+        said = [(line.level, line.text) for line in lines]
+        counts, false = _counts(message.summary)
+        changes |= counts
+        said += [("warning", f"the agent's summary is false: {one}") for one in false]
+        if record.kind == "backup" and message.snapshot:
+            try:
+                confirmed = await self._confirmed(record, message)
+            except StrongroomError as error:
+                state, error_id, reason = "failed", error.error_id, str(error)
+            else:
+                said += confirmed.lines
+                changes["snapshot"] = message.snapshot
+                if confirmed.record is not None:
+                    if fault := confirmed.record.false_reason:
+                        error_id = FalseSnapshotError.error_id
+                        state, reason = "failed", _false_text(message.snapshot, fault)
+                        text = "run %s of %s: %s"
+                        about = (record.id, record.client, shown(reason))
+                        self._lines.log(record.client, logging.WARNING, text, *about)
+                    # Before the run's end is written: a crash in between only writes it again.
+                    await self._context.in_thread(
+                        add_snapshots, self._context.catalog, [confirmed.record]
+                    )
+        if connection := connection_text(changes["security"]):
+            said.append(("info", f"connection to the storage daemon: {connection}"))
+        ending = active.ending
+        if state == "cancelled" and ending is not None:
+            state, error_id, reason = ending.state, ending.error_id, ending.reason
+        await self._runs.end(
+            active,
+            state,
+            changes=changes,
+            lines=said,
+            error_id=error_id,
+            reason=reason,
+            is_reported=True,
+        )
+
+    async def keep_late(self, record: RunRecord, message: RunEnded) -> None:
+        """The snapshot of a run that was given up; of one that has ended by itself nothing."""
+        if record.kind != "backup" or not message.snapshot or record.snapshot == message.snapshot:
+            return
+        try:
+            if fault := why_not_late(record, message.snapshot):
+                raise ConflictError(f"a late snapshot is not entered: {fault}")
+            confirmed = await self._confirmed(record, message)
+            if confirmed.record is not None:
+                await self._context.in_thread(
+                    add_late_snapshot, self._context.catalog, confirmed.record
+                )
+                if fault := confirmed.record.false_reason:
+                    raise FalseSnapshotError(_false_text(message.snapshot, fault))
+        except CatalogUnavailableError:
+            raise
+        except StrongroomError as error:
+            text = "run %s: %s"
+            self._lines.log(record.client, logging.WARNING, text, record.id, shown(error))
+
+    async def _confirmed(self, record: RunRecord, message: RunEnded) -> Confirmed:
+        context = self._context
+        confirmed = await context.with_repository(confirm_snapshot, context, record, message)
+        if confirmed.record is None:
+            return confirmed
+        return await context.in_walk(walk_confirmed, context, record, confirmed)
+
+
+def _false_text(snapshot: str, fault: str) -> str:
+    return f"snapshot {snapshot[:8]} is false and counts for nothing: {fault}; see why, forget it"
+
+
+def _counts(summary: dict[str, Any]) -> tuple[dict[str, int], list[str]]:
+    """Columns of the catalog from a summary, and the figures in it that cannot be true."""
+    names = {
+        "files": ("files", "entries", "actions"),
+        "bytes": ("size_bytes", "written_bytes", "read_bytes"),
+        "stored_bytes": ("stored_bytes",),
+        "errors": ("problems", "errors"),
+    }
+    found: dict[str, int] = {}
+    false: list[str] = []
+    for column, fields in names.items():
+        for name in fields:
+            if name not in summary:
+                continue
+            value = summary[name]
+            if isinstance(value, dict):
+                value = sum(one for one in value.values() if isinstance(one, int))
+            if is_count(value):
+                found[column] = value
+                break
+            false.append(f"{name} is no possible number")
+    return found, false

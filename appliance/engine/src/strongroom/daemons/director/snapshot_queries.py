@@ -1,0 +1,118 @@
+"""Read-only operations on snapshots and their files. See `director` for the errors raised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strongroom.daemons.director.catalog.names import names_of_snapshots
+from strongroom.daemons.director.catalog.snapshots import (
+    find_snapshots,
+    load_snapshot,
+    missed_snapshots,
+)
+from strongroom.daemons.director.queries import MOST_LISTED, bounded
+from strongroom.daemons.director.runs.retention import snapshot_info
+
+if TYPE_CHECKING:
+    from strongroom.daemons.director.catalog.names import RecordedKind
+    from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.repositories.browsing import SnapshotBrowser
+    from strongroom.daemons.director.results.snapshots import (
+        File,
+        FileChange,
+        FilePage,
+        FoundFiles,
+        Snapshot,
+        SnapshotFilter,
+    )
+
+
+class SnapshotQueries:
+    """See the module."""
+
+    def __init__(self, context: DirectorContext, browser: SnapshotBrowser) -> None:
+        self._context = context
+        self._browser = browser
+
+    async def find(self, wanted: SnapshotFilter) -> list[Snapshot]:
+        """Snapshots, the newest first."""
+        records = await self._context.in_thread(
+            find_snapshots, self._context.catalog, bounded(wanted)
+        )
+        return [snapshot_info(self._context.configuration, record) for record in records]
+
+    async def missed(self) -> list[Snapshot]:
+        """The newest of each client and job in a storage, where it is gone and none is newer."""
+        records = await self._context.in_thread(missed_snapshots, self._context.catalog)
+        return [snapshot_info(self._context.configuration, record) for record in records]
+
+    async def get(self, snapshot_id: str) -> Snapshot:
+        """One snapshot, by its id or an unambiguous beginning of it; SnapshotNotFoundError."""
+        return snapshot_info(self._context.configuration, await self._record(snapshot_id))
+
+    async def names(self, kind: RecordedKind) -> list[str]:
+        """The clients, or the jobs, that the catalog has snapshots of."""
+        return await self._context.in_thread(names_of_snapshots, self._context.catalog, kind)
+
+    async def list_files(
+        self, snapshot_id: str, path: bytes = b"", after: bytes = b"", limit: int = 1000
+    ) -> FilePage:
+        """The entries directly in a directory of a snapshot, from the name after `after`.
+
+        SourceError when the snapshot has no such path.
+        """
+        record = await self._record(snapshot_id)
+        limit = max(1, min(limit, MOST_LISTED))
+        return await self._context.with_repository(
+            self._browser.list_files, record, path, after, limit
+        )
+
+    async def list_below(
+        self, snapshot_id: str, path: bytes = b"", limit: int = 1000
+    ) -> tuple[File, ...]:
+        """The first entries at and below a path of a snapshot, at any depth, in its order.
+
+        SourceError when the snapshot has no such path.
+        """
+        record = await self._record(snapshot_id)
+        limit = max(1, min(limit, MOST_LISTED))
+        return await self._context.with_repository(self._browser.list_below, record, path, limit)
+
+    async def compare(
+        self, before_id: str, after_id: str, below: bytes = b"", limit: int = 1000
+    ) -> tuple[FileChange, ...]:
+        """The first differences between two snapshots of a storage, in listing order."""
+        before, after = await self._record(before_id), await self._record(after_id)
+        limit = max(1, min(limit, MOST_LISTED))
+        return await self._context.with_repository(
+            self._browser.compare, before, after, below, limit
+        )
+
+    async def find_files(
+        self,
+        pattern: bytes,
+        snapshots: SnapshotFilter,
+        *,
+        below: bytes = b"",
+        ignoring_case: bool = False,
+        limit: int = 1000,
+    ) -> FoundFiles:
+        """Entries of these snapshots, the newest first, whose name matches a glob.
+
+        Fails only if no snapshot can be searched; a single failure is a warning.
+        """
+        records = await self._context.in_thread(
+            find_snapshots, self._context.catalog, bounded(snapshots)
+        )
+        limit = max(1, min(limit, MOST_LISTED))
+
+        def find() -> FoundFiles:
+            return self._browser.find_files(
+                records, pattern, below, limit, ignoring_case=ignoring_case
+            )
+
+        return await self._context.with_repository(find)
+
+    async def _record(self, beginning: str) -> SnapshotRecord:
+        return await self._context.in_thread(load_snapshot, self._context.catalog, beginning)

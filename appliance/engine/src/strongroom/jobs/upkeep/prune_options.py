@@ -1,0 +1,118 @@
+"""What a prune is asked for, and what it says that it found and did."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from strongroom.jobs.upkeep.holdups import Holdup
+
+
+@dataclass(frozen=True, slots=True)
+class PruneOptions:
+    """Options of a prune.
+
+    repack_below: packs used to less than this share may be repacked. max_unused: packs are repacked
+    until the unused part is no more than this share of the used one. grace_seconds: how long marked
+    packs stay; None: not at all while nobody else holds a lease, else an hour. spare_seconds: packs
+    are skipped if they are newer than the oldest running job, less this allowance for clock
+    differences, as the job may have written them. threads: 0 for one a core.
+    """
+
+    repack_below: float = 0.8
+    max_unused: float = 0.05
+    grace_seconds: float | None = None
+    spare_seconds: float = 3600.0
+    threads: int = 0
+    dry_run: bool = False
+
+    def thread_count(self) -> int:
+        """Threads that repack."""
+        return self.threads or min(8, len(os.sched_getaffinity(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """What a prune found and did; sizes in bytes.
+
+    packs, pack_bytes: in the store at the beginning. used_bytes, unused_bytes: of the blocks in
+    packs that are not marked. unused_packs: those without anything used. orphan_packs: of these,
+    the ones in no index. repacked_packs: partly used packs that were copied, with repacked_bytes in
+    their place. marked_packs: marked by this run. removed_packs, removed_bytes: actually deleted,
+    also those marked by earlier runs. kept_packs: marked once but needed after all.
+    waiting_packs: marked and still there, because of waiting_for. spared_packs, spared_bytes:
+    without anything used, but not marked, as a job that runs may have stored them. holdups: the
+    leases that keep those two. freed_bytes: what the store lost
+    in all. In a dry run removed_packs and removed_bytes are what the run would remove.
+    false_snapshots: ids of unverified snapshots that refer to what is not there, or of an unknown
+    version, and what is wrong; nothing of their clients is removed.
+    """
+
+    snapshots: int
+    packs: int
+    pack_bytes: int
+    used_bytes: int
+    unused_bytes: int
+    unused_packs: int
+    orphan_packs: int
+    repacked_packs: int
+    repacked_bytes: int
+    marked_packs: int
+    removed_packs: int
+    removed_bytes: int
+    kept_packs: int
+    waiting_packs: int
+    waiting_for: tuple[str, ...]
+    spared_packs: int
+    spared_bytes: int
+    holdups: tuple[Holdup, ...]
+    temporary_files: int
+    elapsed_seconds: float
+    dry_run: bool
+    false_snapshots: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def freed_bytes(self) -> int:
+        """What the store has less than before."""
+        return self.removed_bytes - self.repacked_bytes
+
+    def summary(self) -> dict[str, Any]:
+        """The fields of the JSON report (docs/json-output.md)."""
+        return {
+            "type": "prune",
+            "dry_run": self.dry_run,
+            "snapshots": self.snapshots,
+            "packs": self.packs,
+            "pack_bytes": self.pack_bytes,
+            "used_bytes": self.used_bytes,
+            "unused_bytes": self.unused_bytes,
+            "unused_packs": self.unused_packs,
+            "orphan_packs": self.orphan_packs,
+            "repacked_packs": self.repacked_packs,
+            "repacked_bytes": self.repacked_bytes,
+            "marked_packs": self.marked_packs,
+            "removed_packs": self.removed_packs,
+            "removed_bytes": self.removed_bytes,
+            "freed_bytes": self.freed_bytes,
+            "kept_packs": self.kept_packs,
+            "waiting_packs": self.waiting_packs,
+            "waiting_for": list(self.waiting_for),
+            "spared_packs": self.spared_packs,
+            "spared_bytes": self.spared_bytes,
+            "leases": [
+                {
+                    "purpose": one.purpose,
+                    "host": one.host,
+                    "process_id": one.process_id,
+                    "age_seconds": round(one.age_seconds),
+                }
+                for one in self.holdups
+            ],
+            "temporary_files": self.temporary_files,
+            "false_snapshots": [
+                {"snapshot": name, "problem": problem} for name, problem in self.false_snapshots
+            ],
+            "elapsed_seconds": round(self.elapsed_seconds, 3),
+        }
