@@ -20,6 +20,11 @@ ln -sf /dev/null /etc/systemd/system-generators/systemd-ssh-generator
 systemctl --quiet mask ctrl-alt-del.target kexec.target debug-shell.service systemd-pstore.service
 systemctl --quiet enable systemd-networkd systemd-resolved systemd-timesyncd strongroom-state-grow \
     nftables auditd apparmor ssh
+# The role monitoring sets them up, and starts them.
+systemctl --quiet disable prometheus prometheus-node-exporter prometheus-alertmanager
+chmod 0440 /etc/sudoers.d/50-strongroom-image
+visudo --check --quiet
+chmod 0640 /etc/audit/rules.d/70-strongroom-image.rules
 systemctl --quiet disable e2scrub_reap.service fstrim.timer e2scrub_all.timer 2> /dev/null || true
 
 # Which packages are installed belongs to the root, and not to the state.
