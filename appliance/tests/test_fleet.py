@@ -37,6 +37,7 @@ def fleet(new_machine, key, tmp_path_factory):
     yield made
     made.end()
     life.end()
+    life.machine.kill()
 
 
 @pytest.fixture(scope="module")

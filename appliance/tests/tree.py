@@ -49,7 +49,6 @@ def make_tree(folder: Path, size_bytes: int, seed: int) -> None:
         os.utime(path, ns=(1_700_000_000_123_456_789, 1_600_000_000_987_654_321 + number))
         size_bytes -= size
         number += 1
-    os.setxattr(folder / "below" / "1", "trusted.of-the-test", b"\x00\xff")
     (folder / "link").symlink_to("below/0")
     os.link(folder / "below/deeper/0", folder / "hard")
     os.mkfifo(folder / "pipe")

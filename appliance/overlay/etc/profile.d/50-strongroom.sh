@@ -1,4 +1,5 @@
-# A shell that is left alone ends after ten minutes.
-TMOUT=600
-readonly TMOUT
-export TMOUT
+# No core dumps; and a shell that is left alone ends after ten minutes.
+ulimit -c 0
+if [ -n "${BASH_VERSION:-}" ]; then
+    declare -xr TMOUT=600
+fi
