@@ -64,6 +64,13 @@ def test_nothing_dumps_core(life):
         assert re.search(r"^Max core file size +0 +0 ", limits, re.MULTILINE), limits
 
 
+def test_no_program_is_started_where_users_and_backups_are(life):
+    for folder in ("/home", "/srv", "/srv/strongroom", "/tmp", "/dev/shm"):
+        life.does(f"cp /usr/bin/true {folder}/program")
+        life.does(f"{folder}/program", code=126)
+        life.does(f"rm {folder}/program")
+
+
 def test_the_time_comes_from_the_server_of_the_answers(life):
     wait = "for i in $(seq 120); do timedatectl show -P NTPSynchronized | grep -q yes && break; sleep 1; done"
     life.does(wait)
