@@ -8,7 +8,8 @@ printf '127.0.0.1 localhost\n127.0.1.1 strongroom\n::1 localhost ip6-localhost i
 printf '# The initial RAM disk mounts the root and the state partition.\n' > /etc/fstab
 printf 'tmpfs /dev/shm tmpfs nosuid,nodev,noexec 0 0\n' >> /etc/fstab
 for name in issue issue.net; do
-    printf 'For authorized users only. What they do here is logged.\n\n' > /etc/$name
+    printf 'Access to this system is restricted to authorized users. Its use is logged and audited,\n' > /etc/$name
+    printf 'and unauthorized use is prohibited.\n\n' >> /etc/$name
 done
 sed -i 's/^PASS_MIN_DAYS.*/PASS_MIN_DAYS 1/' /etc/login.defs
 printf '%s\n' 'minlen = 15' 'minclass = 4' 'dcredit = -1' 'ucredit = -1' 'lcredit = -1' 'ocredit = -1' 'retry = 3' \
