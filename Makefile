@@ -114,7 +114,7 @@ test-packages:  ## build the packages twice; install, upgrade, remove and purge 
 image: setup-ansible  ## build the appliance's image [FORMATS="qcow2 raw vmdk vhdx ova"] [PACKAGES=...] [MIRROR=...]
 	packer/build_image.sh $(FORMATS)
 
-test-image: setup  ## start the image in virtual machines and look at it from inside and outside [ARGUMENTS="-k words"]
+test-image: setup setup-ansible  ## start the image in virtual machines and look at it from inside and outside [ARGUMENTS="-k words"]
 	$(BIN)/python -m pytest -q -p no:cacheprovider appliance/tests $(ARGUMENTS)
 
 test-ansible: setup setup-ansible  ## run the tests of roles and plugins that need no host

@@ -91,6 +91,13 @@ say "writing the update"
 opened="driver=raw,offset=$((66 << 20)),size=$((2048 << 20)),file.driver=$format,file.file.driver=file,file.file.filename=disk"
 [ "$format" != raw ] || opened=${opened/file.driver=raw,file.file.driver=file,file.file.filename/file.driver=file,file.filename}
 "$here/in_tools.sh" env --chdir=/work/results.part qemu-img convert --image-opts "$opened" -O raw root
+# All of it is sent, written and read again, so it is no larger than its content with 128 MiB to spare (blocks of 4 KiB).
+# shellcheck disable=SC2016  # the inner shell expands them
+"$here/in_tools.sh" env --chdir=/work/results.part "SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH" bash -eo pipefail -c '
+    e2fsck -fp root || [ $? -eq 1 ]
+    blocks=$(($(resize2fs -P root 2> /dev/null | sed "s/.*: //") + 32768))
+    [ $((blocks * 4096)) -ge "$(stat -c %s root)" ] || resize2fs root "$blocks"
+    [ $((blocks * 4096)) -ge "$(stat -c %s root)" ] || truncate --size=$((blocks * 4096)) root' >&2
 python3 "$here/update_file.py" "$build/results.part/root" "$key" "$build/results.part/strongroom-$version-amd64.update" \
     --image "$(cat "$base.id")" --version "$version"
 rm "$build/results.part/root"

@@ -9,7 +9,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=${STRONGROOM_IMAGE_FOLDER:-$here/../build/image}
 packages=qemu-system-x86,qemu-utils,ovmf,seabios,fdisk,dosfstools,mtools,grub-pc-bin,grub-efi-amd64-bin,grub-common
-packages+=,e2fsprogs,libarchive13t64,squashfs-tools,xorriso,zstd,python3,lynis,ssh-audit
+packages+=,e2fsprogs,libarchive13t64,squashfs-tools,xorriso,zstd,python3,lynis,ssh-audit,openscap-scanner,ssg-debian
 
 command -v mmdebstrap > /dev/null || { echo "mmdebstrap is missing: apt-get install mmdebstrap" >&2; exit 98; }
 mkdir -p "$build"

@@ -34,6 +34,17 @@ def in_tools(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([PROJECT / "packer/in_tools.sh", *command], check=True, capture_output=True, text=True)
 
 
+@pytest.fixture
+def tell(capsys):
+    """Print a figure, also of a test that passes."""
+
+    def tell(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n{text}")
+
+    return tell
+
+
 @pytest.fixture(scope="session")
 def raw():
     """The disk of the image, as a name among the tools."""

@@ -10,6 +10,8 @@ from pathlib import Path
 from machine import OUTSIDE, Machine
 
 HERE = Path(__file__).resolve().parent
+# Its address among the hosts of molecule/host.sh.
+INSIDE = "10.88.0.10"
 ANSWERS = """
 version: 1
 hostname: vault.example.org
@@ -18,7 +20,7 @@ network:
   interfaces: [{{mac: "{card}", addresses: [192.0.2.10/24]}}]
 admin: {{name: ann, ssh_keys: ["{key}"]}}
 data_disk: {{device: /dev/disk/by-id/virtio-DATA}}
-appliance: {{groups: [servers]}}
+appliance: {{address: {inside}, groups: [servers]}}
 agents: {{tokens: [{{group: servers}}]}}
 updates: {{source: "http://{outside}:8000/good.update"}}
 """
@@ -45,11 +47,11 @@ class Life:
         self.machine = machine
         self.key = key
         self.boot = ""
-        public = key.with_suffix(".pub").read_text().strip()
-        answers = ANSWERS.format(card=machine.card, key=public, outside=OUTSIDE)
+        self.public = key.with_suffix(".pub").read_text().strip()
+        answers = ANSWERS.format(card=machine.card, key=self.public, outside=OUTSIDE, inside=INSIDE)
         given = {"strongroom.answers": answers, "systemd.unit-dropin.strongroom-trial.service": JUDGEMENT}
         self.clock = subprocess.Popen([*machine.outside(), sys.executable, HERE / "time_server.py", OUTSIDE])
-        machine.start_by_firmware("bios", key=public, given=given)
+        machine.start_by_firmware("bios", key=self.public, given=given)
         machine.wait_for_console("this machine is set up|strongroom-firstboot.*error")
         self.restarted()
         self.does("echo mine > /etc/kept; echo mine > /var/lib/kept; sync")
@@ -69,6 +71,12 @@ class Life:
     def restarted(self) -> None:
         """Wait for another start than the last one."""
         self.boot = self.machine.wait_for_ssh(self.key, self.boot)
+
+    def cut_the_power(self) -> None:
+        """End it as a power cut does, and start it again."""
+        self.machine.kill()
+        self.machine.start_by_firmware("bios", key=self.public)
+        self.restarted()
 
     def kept(self) -> dict[str, str]:
         """What must be the same after everything."""

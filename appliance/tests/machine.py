@@ -40,8 +40,10 @@ COMMAND_LINE = (
     "root=PARTLABEL=strongroom-a ro strongroom.slot=a rootfstype=ext4 console=ttyS0,115200 panic=30 "
     "systemd.gpt_auto=no apparmor=1 audit=1 audit_backlog_limit=8192 slab_nomerge"
 )
-# The address of whoever is outside, in the network of the machine's first card.
+# The address of whoever is outside, in the network of the machine's first card; and the one at which molecule/host.sh
+# lets hosts look for their way out.
 OUTSIDE = "192.0.2.1"
+OUTSIDE_OF_HOSTS = "10.88.0.1"
 _numbers = itertools.count(1)
 
 
@@ -71,9 +73,12 @@ class Machine:
         for words in (
             ["netns", "add", self.network],
             ["-n", self.network, "link", "set", "lo", "up"],
+            ["-n", self.network, "link", "add", "br0", "type", "bridge"],
             ["-n", self.network, "tuntap", "add", "tap0", "mode", "tap"],
-            ["-n", self.network, "link", "set", "tap0", "up"],
-            ["-n", self.network, "address", "add", f"{OUTSIDE}/24", "dev", "tap0"],
+            ["-n", self.network, "link", "set", "tap0", "master", "br0", "up"],
+            ["-n", self.network, "link", "set", "br0", "up"],
+            ["-n", self.network, "address", "add", f"{OUTSIDE}/24", "dev", "br0"],
+            ["-n", self.network, "address", "add", f"{OUTSIDE_OF_HOSTS}/24", "dev", "br0"],
         ):
             subprocess.run(["ip", *words], check=True)
 
@@ -99,7 +104,7 @@ class Machine:
         """Its address on the network outside: link-local, from the number of its card."""
         one, *others = (int(part, 16) for part in self.card.split(":"))
         parts = bytes([one ^ 2, *others[:2], 0xFF, 0xFE, *others[2:]])
-        return "fe80::" + ":".join(f"{parts[i]:02x}{parts[i + 1]:02x}" for i in range(0, 8, 2)) + "%tap0"
+        return "fe80::" + ":".join(f"{parts[i]:02x}{parts[i + 1]:02x}" for i in range(0, 8, 2)) + "%br0"
 
     def start(self, kernel: Path, *, key: str = "") -> None:
         """Start this kernel of the image and the .initrd beside it, if wanted with a key that root may log in with.

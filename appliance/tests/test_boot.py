@@ -125,7 +125,7 @@ def test_apparmor_and_the_firewall_are_on(started):
     assert started["firewall"] == ["1"]
 
 
-def test_how_long_it_takes_and_how_much_memory(started, again, record_property):
+def test_how_long_it_takes_and_how_much_memory(started, again, tell):
     """Reports; the one limit is that of memory, as seconds say more about the machine that emulates."""
     report = {}
     for name, found in (("first", started), ("again", again)):
@@ -133,6 +133,6 @@ def test_how_long_it_takes_and_how_much_memory(started, again, record_property):
         used = (memory["MemTotal:"] - memory["MemAvailable:"]) // 1024
         report[name] = {"started": found["started"], "slowest": found["slowest"][:5], "memory_mib": used}
         assert used < 400
-    record_property("report", json.dumps(report))
+    tell(json.dumps(report, indent=1))
     if folder := os.environ.get("STRONGROOM_BOOT_REPORT"):
         Path(folder).write_text(json.dumps({"time": time.time(), **report}, indent=1) + "\n")

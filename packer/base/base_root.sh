@@ -45,7 +45,7 @@ done < <(sed -n 's/^Date: //p' <<< "$said")
 
 make_debian() {
     mmdebstrap --quiet --variant=apt --include="$listed" \
-        --aptopt='Acquire::Languages "none"' --aptopt='APT::Install-Recommends "false"' \
+        --aptopt='Acquire::Languages "none"' --aptopt='Acquire::Retries "3"' --aptopt='APT::Install-Recommends "false"' \
         --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/info/*' \
         --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
         --dpkgopt='path-include=/usr/share/doc/*/copyright' \

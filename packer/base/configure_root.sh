@@ -6,6 +6,14 @@ set -eu
 echo strongroom > /etc/hostname
 printf '127.0.0.1 localhost\n127.0.1.1 strongroom\n::1 localhost ip6-localhost ip6-loopback\n' > /etc/hosts
 printf '# The initial RAM disk mounts the root and the state partition.\n' > /etc/fstab
+printf 'tmpfs /dev/shm tmpfs nosuid,nodev,noexec 0 0\n' >> /etc/fstab
+for name in issue issue.net; do
+    printf 'Access to this system is restricted to authorized users. Its use is logged and audited,\n' > /etc/$name
+    printf 'and unauthorized use is prohibited.\n\n' >> /etc/$name
+done
+sed -i 's/^PASS_MIN_DAYS.*/PASS_MIN_DAYS 1/' /etc/login.defs
+printf '%s\n' 'minlen = 15' 'minclass = 4' 'dcredit = -1' 'ucredit = -1' 'lcredit = -1' 'ocredit = -1' 'retry = 3' \
+    >> /etc/security/pwquality.conf
 printf 'LANG=C.UTF-8\n' > /etc/default/locale
 ln -sf ../run/systemd/resolve/stub-resolv.conf /etc/resolv.conf
 
@@ -20,6 +28,15 @@ ln -sf /dev/null /etc/systemd/system-generators/systemd-ssh-generator
 systemctl --quiet mask ctrl-alt-del.target kexec.target debug-shell.service systemd-pstore.service
 systemctl --quiet enable systemd-networkd systemd-resolved systemd-timesyncd strongroom-state-grow \
     nftables auditd apparmor ssh
+# The role monitoring sets them up, and starts them.
+systemctl --quiet disable prometheus prometheus-node-exporter prometheus-alertmanager
+chmod 0750 /etc/sudoers.d
+chmod 0440 /etc/sudoers.d/50-strongroom-image
+visudo --check --quiet
+chmod 0640 /etc/audit/rules.d/70-strongroom-image.rules
+chmod 0600 /etc/ssh/sshd_config
+# What a user's shell reads at its start is for that user.
+chmod 0600 /etc/skel/.[a-z]* /root/.[a-z]*
 systemctl --quiet disable e2scrub_reap.service fstrim.timer e2scrub_all.timer 2> /dev/null || true
 
 # Which packages are installed belongs to the root, and not to the state.
