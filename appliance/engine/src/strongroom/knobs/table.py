@@ -11,8 +11,8 @@ from strongroom.knobs.knob import Knob, Option, Value
 
 # Default number of shards of a job, if there are as many cores.
 LARGEST_DEFAULT_SHARDS: Final = 8
-# Default number of scan threads in each shard on network file systems.
-FAR_SCAN_THREADS: Final = 32
+# Scan threads of a shard that settles their number by itself, at most.
+MOST_SCAN_THREADS: Final = 64
 # A page of a listing holds about so many entries, which is what the directive Lru Size counts.
 ENTRIES_A_PAGE: Final = 8192
 
@@ -89,10 +89,11 @@ BACKUP_KNOBS: Final = (
         kind="number",
         default=0,
         unit="threads in each shard",
-        zero=f"{FAR_SCAN_THREADS} on file systems reached over a network, else 1",
+        zero=f"1 to {MOST_SCAN_THREADS}, found while it runs",
         summary="How many files and directories are examined at once in each shard. More than one "
-        "hides the latency of NFS and other network file systems within one job. 0 asks the file "
-        f"system: {FAR_SCAN_THREADS} on one that is reached over a network, else 1.",
+        "hides the latency of NFS and other network file systems within one job. 0 finds out while "
+        "it runs: 1 where the file system answers at once, as with a local disk; where calls wait, "
+        f"as many as make it faster, at most {MOST_SCAN_THREADS}.",
         seen_in="Bacula",
         option=Option(
             "--scan-threads", "files and directories examined at once in each shard", "N"

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.backup.options import BackupOptions
     from strongroom.jobs.backup.parent_cache import ListingKeeper
     from strongroom.jobs.backup.shards.examined import ExaminedEntry
+    from strongroom.jobs.backup.shards.tally import ScanChoice
     from strongroom.jobs.writing.pack_lanes import OpenPack
     from strongroom.progress import Progress
     from strongroom.repo.leases import Lease
@@ -59,8 +60,9 @@ class BackupReport:
     `bytes_read`: what was new or changed and therefore read. `new_chunks`, `new_bytes`: chunks
     the repository did not hold, before compression; `stored_bytes`: the packs added for them and
     for the listing. `stage_seconds`: what the threads spent on each stage of writing.stages, added
-    up. `snapshot` is None after a dry run. `missing`: paths that were named and are not there,
-    which are among the `problems`. `warnings`: what made the job slower than it should be.
+    up. `scan`: the scan threads of a shard. `snapshot` is None after a dry run. `missing`: paths
+    that were named and are not there, which are among the `problems`. `warnings`: what made
+    the job slower than it should be.
     """
 
     snapshot: Snapshot | None
@@ -76,6 +78,7 @@ class BackupReport:
     stored_bytes: int
     elapsed_seconds: float
     stage_seconds: dict[str, float]
+    scan: ScanChoice
     problems: tuple[Problem, ...]
     missing: tuple[bytes, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -108,6 +111,8 @@ class BackupReport:
                 f"/{printable(path)}" for path in self.missing[:MOST_NAMED_PATHS]
             ],
             "stage_seconds": {name: round(one, 3) for name, one in self.stage_seconds.items()},
+            "scan_threads": self.scan.threads,
+            "scan_bound": self.scan.bound,
             "problems": sum(not problem.is_harmless for problem in self.problems),
             "vanished": sum(problem.is_harmless for problem in self.problems),
         }
@@ -217,7 +222,6 @@ class _Backup:
                 listing,
                 progress,
                 shards.tally,
-                shards.scan_threads,
                 options.known_problems,
                 options.share_below,
                 shards.count,
@@ -235,6 +239,7 @@ class _Backup:
             try:
                 coordinator.run()
                 stage_seconds = shards.tally.stage_seconds()
+                scan = shards.tally.scan_choice()
                 progress.message("committing")
                 if options.dry_run:
                     finish()
@@ -262,6 +267,7 @@ class _Backup:
             stored_bytes=self._stored_bytes,
             elapsed_seconds=clock.elapsed_seconds() - self._started,
             stage_seconds=stage_seconds,
+            scan=scan,
             problems=tuple(counts.problems),
             missing=tuple(problem.path for problem in options.known_problems),
             warnings=tuple(self._warnings),

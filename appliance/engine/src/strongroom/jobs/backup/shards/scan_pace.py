@@ -1,0 +1,135 @@
+"""How many calls to a slow file system are worth having under way at once, in one shard.
+
+Calls that wait for a server wait side by side, so more of them are faster, up to where the server,
+a link or this process has as much as it can do: from there on each only waits longer. So the number
+doubles while calls wait about as long as ever, then grows by a quarter; where they wait twice as
+long it is halved. If that does not shorten the waits, nor halving it once more, it was not the
+crowd: the file system has become slower, and the number is what it was before. Calls of different
+kinds (look-ups, reads) are each compared with their own kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from strongroom.knobs.table import MOST_SCAN_THREADS
+
+FIRST_THREADS: Final = 8
+# A judgement takes so many calls of each thread.
+_CALLS_A_THREAD: Final = 2
+# Waits, as a multiple of the shortest ones, below which there is room for more, and from which on
+# there are too many; and the part of them at which a halving has helped.
+_ROOM: Final = 1.5
+_CROWD: Final = 2.0
+_EASED: Final = 0.75
+_TRIALS: Final = 2
+# Waits that are shorter are not told apart: what is in memory answers at once.
+_SHORTEST_SECONDS: Final = 50e-6
+
+# What bounds the number: the file system answers at once, so one thread is enough; it was given;
+# it is the most that is tried; more would only wait longer; there was no more to examine at once.
+QUICK, GIVEN, MOST, WAITS, TREE = BOUNDS = ("quick", "given", "most", "waits", "tree")
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Calls of a kind: those since the last judgement, and the shortest mean wait so far."""
+
+    operations: int = 0
+    waited_seconds: float = 0.0
+    shortest_seconds: float = 0.0
+
+    @property
+    def mean_seconds(self) -> float:
+        return max(_SHORTEST_SECONDS, self.waited_seconds / self.operations)
+
+
+class Pace:
+    """`threads` says how many now; with `most` equal to `first` it stays so."""
+
+    def __init__(self, first: int = FIRST_THREADS, most: int = MOST_SCAN_THREADS) -> None:
+        self.threads = first
+        self.highest = first
+        self.bound = GIVEN if first == most else TREE
+        self._most = most
+        self._is_fixed = first == most
+        self._kinds: dict[str, _Kind] = {}
+        self._calls = 0
+        self._is_full = False
+        self._doubles = True
+        self._skips = False
+        # While halving is on trial: how crowded it was before the last one, the number before the
+        # first, and how often it did not help.
+        self._trial: tuple[float, int, int] | None = None
+
+    def is_full(self) -> None:
+        """Calls wait for a thread: all are in use."""
+        self._is_full = True
+
+    def took(self, kind: str, calls: int, operations: int, waited_seconds: float) -> None:
+        """So many calls have ended: with so many operations, which waited so long together."""
+        if self._is_fixed:
+            return
+        found = self._kinds.setdefault(kind, _Kind())
+        found.operations += operations
+        found.waited_seconds += waited_seconds
+        self._calls += calls
+        if self._calls >= _CALLS_A_THREAD * self.threads:
+            if self._skips:
+                # These began before the last change.
+                self._skips = False
+            else:
+                self._judge()
+            for one in self._kinds.values():
+                one.operations, one.waited_seconds = 0, 0.0
+            self._calls = 0
+            self._is_full = False
+
+    def _judge(self) -> None:
+        crowding = self._crowding()
+        if self._trial is not None:
+            before, threads, failed = self._trial
+            self._trial = None
+            if crowding <= _EASED * before:
+                return
+            if failed + 1 < _TRIALS and self.threads > 1:
+                self._halve(crowding, threads, failed + 1)
+            else:
+                self.threads = threads
+                self._begin_anew()
+        elif crowding >= _CROWD and self.threads > 1:
+            self._halve(crowding, self.threads, 0)
+            self.bound = WAITS
+            self._doubles = False
+        elif not self._is_full:
+            self.bound = TREE
+        elif crowding < _ROOM:
+            step = self.threads if self._doubles else max(1, self.threads // 4)
+            self.threads = min(self._most, self.threads + step)
+            self.highest = max(self.highest, self.threads)
+            self.bound = MOST if self.threads == self._most else WAITS
+
+    def _halve(self, crowding: float, threads: int, failed: int) -> None:
+        self._trial = (crowding, threads, failed)
+        self.threads //= 2
+        self._skips = True
+
+    def _crowding(self) -> float:
+        """How long calls waited, as a multiple of the shortest waits of their kinds."""
+        waited = shortest = 0.0
+        for kind in self._kinds.values():
+            if not kind.operations:
+                continue
+            mean = kind.mean_seconds
+            if not kind.shortest_seconds or mean < kind.shortest_seconds:
+                kind.shortest_seconds = mean
+            waited += kind.operations * mean
+            shortest += kind.operations * kind.shortest_seconds
+        return waited / shortest if shortest else 1.0
+
+    def _begin_anew(self) -> None:
+        """The file system is slower than it was: compare with what it is now."""
+        for kind in self._kinds.values():
+            if kind.operations:
+                kind.shortest_seconds = kind.mean_seconds
