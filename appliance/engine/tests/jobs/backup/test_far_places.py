@@ -92,3 +92,31 @@ def test_verbose_says_how_many_and_why_no_more(user: User, far: Path, source: Pa
     three = said(str(far), "--scan-threads", "3")
     assert "up to 3 scan threads in each shard: as asked" in three
     assert "1 scan thread in each shard: the file system answers at once" in said(str(source))
+
+
+@pytest.fixture
+def far_below_something_local(far: Path) -> Iterator[Path]:
+    """An overlay: its type says nothing of what answers late below it."""
+    folders = {name: far.parent / name for name in ("upper", "work", "overlay")}
+    for folder in folders.values():
+        folder.mkdir()
+    below = f"lowerdir={far},upperdir={folders['upper']},workdir={folders['work']}"
+    place = folders["overlay"]
+    words = ["mount", "-t", "overlay", "overlay", "-o", below, place]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount an overlay")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_late_answer_is_noticed_whatever_the_file_system_is_called(
+    user: User, far_below_something_local: Path, source: Path
+) -> None:
+    threads, bound, most = threads_of(user, far_below_something_local)
+    assert threads >= 8
+    assert bound in ("most", "waits", "tree")
+    assert 1 < most <= 1 + threads
+    restored = user.restore() / str(far_below_something_local)[1:]
+    for number in range(FILES):
+        name = f"{number % 10}/{number}"
+        assert (restored / name).read_bytes() == (source / name).read_bytes()

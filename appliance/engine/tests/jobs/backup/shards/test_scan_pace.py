@@ -44,7 +44,7 @@ def run(
 
 @pytest.mark.parametrize("latency", [0.0002, 0.001, 0.005, 0.05])
 def test_a_server_with_room_gets_as_many_as_are_tried(latency):
-    pace = Pace(4, 64)
+    pace = Pace(8, 64)
     run(pace, server(latency), 600)
     assert (pace.threads, pace.bound) == (64, MOST)
 
@@ -52,7 +52,7 @@ def test_a_server_with_room_gets_as_many_as_are_tried(latency):
 @pytest.mark.parametrize("worth", [2, 4, 8, 20, 40])
 def test_a_server_at_its_limit_is_kept_there_and_not_crowded(worth):
     answers = server(0.001, worth / 0.001)
-    pace = Pace(4, 64)
+    pace = Pace(8, 64)
     run(pace, answers, 4000)
     seen = []
     for _ in range(50):
@@ -66,7 +66,7 @@ def test_a_server_at_its_limit_is_kept_there_and_not_crowded(worth):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_does_not_keep_it_from_what_is_worth_having(seed):
-    pace = Pace(4, 64)
+    pace = Pace(8, 64)
     noise = Random(seed)
     run(pace, server(0.002), 3000, noise)
     seen = []
@@ -77,14 +77,23 @@ def test_noise_does_not_keep_it_from_what_is_worth_having(seed):
 
 
 def test_what_was_in_memory_first_does_not_count_as_the_shortest_wait():
-    pace = Pace(4, 64)
+    pace = Pace(8, 64)
     run(pace, server(0.0), 500)
     run(pace, server(0.005), 2000)
     assert pace.threads == 64
 
 
+@pytest.mark.parametrize("worth", [1, 2, 4])
+def test_a_server_that_is_crowded_from_the_beginning_gets_no_more(worth):
+    answers = server(0.0002, worth / 0.0002)
+    pace = Pace(8, 64)
+    run(pace, answers, 3000)
+    assert pace.highest == 16
+    assert pace.threads <= 8
+
+
 def test_a_server_that_becomes_slower_or_is_shared_is_followed():
-    pace = Pace(4, 64)
+    pace = Pace(8, 64)
     run(pace, server(0.001), 2000)
     run(pace, server(0.001, 4000), 6000)
     assert pace.threads <= 12
@@ -94,13 +103,13 @@ def test_a_server_that_becomes_slower_or_is_shared_is_followed():
 
 
 def test_a_tree_without_more_at_once_does_not_raise_it():
-    pace = Pace(4, 64)
+    pace = Pace(8, 64)
     run(pace, server(0.001), 2000, busy=5)
     assert (pace.threads, pace.bound) == (8, TREE)
 
 
 def test_kinds_are_compared_with_themselves():
-    pace = Pace(4, 64)
+    pace = Pace(8, 64)
     for turn in range(400):
         pace.is_full()
         if turn % 7 < 4:

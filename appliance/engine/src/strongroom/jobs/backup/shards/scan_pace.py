@@ -2,26 +2,27 @@
 
 Calls that wait for a server wait side by side, so more of them are faster, up to where the server,
 a link or this process has as much as it can do: from there on each only waits longer. So the number
-doubles while calls wait about as long as ever, then grows by a quarter; where they wait twice as
-long it is halved. If that does not shorten the waits, nor halving it once more, it was not the
-crowd: the file system has become slower, and the number is what it was before. Calls of different
-kinds (look-ups, reads) are each compared with their own kind.
+doubles while calls wait about as long as ever, and later grows by a quarter; where they wait nearly
+twice as long it is halved, the first time on and on while that shortens the waits, for the number
+that it began with may have been too many. If halving it twice does not shorten the waits, it was
+not the crowd: the file system has become slower, and the number is what it was before. Calls of
+different kinds (look-ups, reads) are each compared with their own kind.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from strongroom.knobs.table import MOST_SCAN_THREADS
 
-FIRST_THREADS: Final = 8
+FIRST_THREADS: Final = 16
 # A judgement takes so many calls of each thread.
 _CALLS_A_THREAD: Final = 2
 # Waits, as a multiple of the shortest ones, below which there is room for more, and from which on
 # there are too many; and the part of them at which a halving has helped.
-_ROOM: Final = 1.5
-_CROWD: Final = 2.0
+_ROOM: Final = 1.4
+_CROWD: Final = 1.8
 _EASED: Final = 0.75
 _TRIALS: Final = 2
 # Waits that are shorter are not told apart: what is in memory answers at once.
@@ -45,6 +46,21 @@ class _Kind:
         return max(_SHORTEST_SECONDS, self.waited_seconds / self.operations)
 
 
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Half as many threads are tried.
+
+    `crowding`: before this halving; `threads`: before the first. `goes_on`: halve on while it
+    helps. `helped`, `failed`: whether it did, and how often it did not.
+    """
+
+    crowding: float
+    threads: int
+    goes_on: bool
+    helped: bool = False
+    failed: int = 0
+
+
 class Pace:
     """`threads` says how many now; with `most` equal to `first` it stays so."""
 
@@ -59,9 +75,7 @@ class Pace:
         self._is_full = False
         self._doubles = True
         self._skips = False
-        # While halving is on trial: how crowded it was before the last one, the number before the
-        # first, and how often it did not help.
-        self._trial: tuple[float, int, int] | None = None
+        self._trial: _Trial | None = None
 
     def is_full(self) -> None:
         """Calls wait for a thread: all are in use."""
@@ -89,18 +103,10 @@ class Pace:
     def _judge(self) -> None:
         crowding = self._crowding()
         if self._trial is not None:
-            before, threads, failed = self._trial
-            self._trial = None
-            if crowding <= _EASED * before:
-                return
-            if failed + 1 < _TRIALS and self.threads > 1:
-                self._halve(crowding, threads, failed + 1)
-            else:
-                self.threads = threads
-                self._begin_anew()
+            self._end_trial(self._trial, crowding)
         elif crowding >= _CROWD and self.threads > 1:
-            self._halve(crowding, self.threads, 0)
             self.bound = WAITS
+            self._halve(_Trial(crowding, self.threads, goes_on=self._doubles))
             self._doubles = False
         elif not self._is_full:
             self.bound = TREE
@@ -110,10 +116,24 @@ class Pace:
             self.highest = max(self.highest, self.threads)
             self.bound = MOST if self.threads == self._most else WAITS
 
-    def _halve(self, crowding: float, threads: int, failed: int) -> None:
-        self._trial = (crowding, threads, failed)
+    def _halve(self, trial: _Trial) -> None:
+        self._trial = trial
         self.threads //= 2
         self._skips = True
+
+    def _end_trial(self, trial: _Trial, crowding: float) -> None:
+        """Half as many threads were tried."""
+        self._trial = None
+        if crowding <= _EASED * trial.crowding:
+            if trial.goes_on and self.threads > 1:
+                self._halve(replace(trial, crowding=crowding, helped=True))
+        elif trial.helped:
+            self.threads *= 2
+        elif trial.failed + 1 < _TRIALS and self.threads > 1:
+            self._halve(replace(trial, crowding=crowding, failed=trial.failed + 1))
+        else:
+            self.threads = trial.threads
+            self._begin_anew()
 
     def _crowding(self) -> float:
         """How long calls waited, as a multiple of the shortest waits of their kinds."""
