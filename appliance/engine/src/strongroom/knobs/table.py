@@ -73,9 +73,10 @@ BACKUP_KNOBS: Final = (
         kind="number",
         default=0,
         unit="threads of one job",
-        zero="each shard does it itself",
+        zero="each shard does it itself, with a thread where the store makes it wait",
         summary="How many threads compress, encrypt and store for one job, over all shards. "
-        "0: each shard does it itself.",
+        "0: each shard does it itself; where that mostly waits for the store, as over a link, a "
+        "thread stores while the shard goes on.",
         seen_in="Bareos",
         option=Option("--workers", "threads that compress and store; 0: in each shard itself", "N"),
         directive="Maximum Workers Per Job",
@@ -128,13 +129,11 @@ BACKUP_KNOBS: Final = (
         unit="blocks of one job",
         zero="the default",
         zero_is_default=True,
-        summary="How many blocks may wait for the store at once, over all shards, when there are "
-        "workers. A longer queue hides the latency of a distant store and costs memory: about "
-        "1 MiB a block.",
+        summary="How many blocks may wait for the store at once, over all shards, at most: with "
+        "workers so many, without them as many as are worth it. A longer queue hides the latency "
+        "of a distant store and costs memory: about 1 MiB a block.",
         seen_in="Obnam",
-        option=Option(
-            "--upload-queue-size", "blocks on their way to the store when there are workers", "N"
-        ),
+        option=Option("--upload-queue-size", "blocks on their way to the store, at most", "N"),
         directive="Upload Queue Size",
         places=_CLIENTS,
         candidates=(32, 128, 512),

@@ -183,6 +183,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     _print(report, terminal)
     if terminal.verbose:
         terminal.line(_scan_sentence(report))
+        terminal.line(_store_sentence(report))
         _print_prediction(report, arguments.settings, terminal)
     if arguments.missing_is_error and report.missing:
         count = len(report.missing)
@@ -377,6 +378,12 @@ def _scan_sentence(report: BackupReport) -> str:
     }
     of_shard = "1 scan thread" if threads == 1 else f"up to {threads} scan threads"
     return f"{of_shard} in each shard: {reasons[bound]}"
+
+
+def _store_sentence(report: BackupReport) -> str:
+    if report.queue_blocks:
+        return f"up to {report.queue_blocks} blocks waited in each shard for threads that store"
+    return "each shard stored its blocks itself: the store did not make it wait"
 
 
 def _print_prediction(report: BackupReport, settings: Settings, terminal: Terminal) -> None:

@@ -60,9 +60,10 @@ class BackupReport:
     `bytes_read`: what was new or changed and therefore read. `new_chunks`, `new_bytes`: chunks
     the repository did not hold, before compression; `stored_bytes`: the packs added for them and
     for the listing. `stage_seconds`: what the threads spent on each stage of writing.stages, added
-    up. `scan`: the scan threads of a shard. `snapshot` is None after a dry run. `missing`: paths
-    that were named and are not there, which are among the `problems`. `warnings`: what made
-    the job slower than it should be.
+    up. `scan`: the scan threads of a shard. `queue_blocks`: how many blocks could wait to be stored
+    in one, 0 where shards did it themselves. `snapshot` is None after a dry run. `missing`: paths
+    that were named and are not there, which are among the `problems`. `warnings`: what made the job
+    slower than it should be.
     """
 
     snapshot: Snapshot | None
@@ -79,6 +80,7 @@ class BackupReport:
     elapsed_seconds: float
     stage_seconds: dict[str, float]
     scan: ScanChoice
+    queue_blocks: int
     problems: tuple[Problem, ...]
     missing: tuple[bytes, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -113,6 +115,7 @@ class BackupReport:
             "stage_seconds": {name: round(one, 3) for name, one in self.stage_seconds.items()},
             "scan_threads": self.scan.threads,
             "scan_bound": self.scan.bound,
+            "queue_blocks": self.queue_blocks,
             "problems": sum(not problem.is_harmless for problem in self.problems),
             "vanished": sum(problem.is_harmless for problem in self.problems),
         }
@@ -240,6 +243,7 @@ class _Backup:
                 coordinator.run()
                 stage_seconds = shards.tally.stage_seconds()
                 scan = shards.tally.scan_choice()
+                queue_blocks = shards.tally.longest_queue()
                 progress.message("committing")
                 if options.dry_run:
                     finish()
@@ -268,6 +272,7 @@ class _Backup:
             elapsed_seconds=clock.elapsed_seconds() - self._started,
             stage_seconds=stage_seconds,
             scan=scan,
+            queue_blocks=queue_blocks,
             problems=tuple(counts.problems),
             missing=tuple(problem.path for problem in options.known_problems),
             warnings=tuple(self._warnings),

@@ -128,6 +128,7 @@ class ShardGroup:
                 -(-tuning.workers // shard_count),
                 -(-tuning.upload_queue_size // shard_count),
                 self._options.pack_size_bytes,
+                adapts=not tuning.workers,
             ),
             lambda: self._new_pack(repository, KIND_DATA),
             lambda footer: channel.send(PackStored(footer)),

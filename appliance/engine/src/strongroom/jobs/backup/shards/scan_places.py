@@ -9,16 +9,17 @@ without them again, for what a cold disk has read is in memory.
 
 from __future__ import annotations
 
-import resource
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from strongroom import clock
+from strongroom.jobs.writing.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strongroom.jobs.backup.shards.scan_pace import Pace
     from strongroom.jobs.backup.shards.scan_threads import Lot
+    from strongroom.jobs.writing.waiting import Spent
 
 # Names of one call: few where each waits, or may, so that threads share them.
 _SLOW_ROWS: Final = 4
@@ -96,26 +97,21 @@ class Place:
             self._operations_left = _TIMED_OPERATIONS
         results: list[Any] = []
         for call in lot.calls:
-            begun, computed = clock.elapsed_seconds(), clock.thread_seconds()
-            gave_way = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+            waiting = Waiting()
             try:
                 results.append(call())
             finally:
-                computed = clock.thread_seconds() - computed
-                waited = clock.elapsed_seconds() - begun - computed
-                if resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw == gave_way:
-                    waited = 0.0
-                is_slow = self._took(lot.operations / len(lot.calls), waited, computed)
+                is_slow = self._took(lot.operations / len(lot.calls), waiting.spent())
             if is_slow:
                 break
         return results
 
-    def _took(self, operations: float, waited: float, computed: float) -> bool:
+    def _took(self, operations: float, spent: Spent) -> bool:
         """Count a call; whether the file system is slow."""
         self._calls += 1
         self._operations += operations
-        self._waited += waited
-        self._computed += computed
+        self._waited += spent.waited
+        self._computed += spent.computed
         if self._calls < _CALLS and self._waited < _WAIT_SECONDS:
             return False
         if (

@@ -12,7 +12,13 @@ import mmap
 from typing import Final, NamedTuple
 
 from strongroom.jobs.backup.shards.scan_pace import BOUNDS
-from strongroom.jobs.writing.stages import STAGE_WORDS, STAGES, queued_of, seconds_of
+from strongroom.jobs.writing.stages import (
+    STAGE_WORDS,
+    STAGES,
+    longest_queue_of,
+    queued_of,
+    seconds_of,
+)
 
 FILES: Final = 0
 BYTES: Final = 1
@@ -58,6 +64,10 @@ class ShardTally:
     def queued_blocks(self) -> int:
         """How many blocks wait for workers."""
         return sum(queued_of(self.stages_of_shard(one)) for one in range(self._shard_count))
+
+    def longest_queue(self) -> int:
+        """How many blocks could wait to be stored in a shard, 0 where shards store themselves."""
+        return max(longest_queue_of(self.stages_of_shard(one)) for one in range(self._shard_count))
 
     def scan_threads(self, number: int) -> int:
         """The scan threads of a shard, 0 before it has begun."""
