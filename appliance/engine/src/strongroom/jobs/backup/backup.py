@@ -61,9 +61,10 @@ class BackupReport:
     the repository did not hold, before compression; `stored_bytes`: the packs added for them and
     for the listing. `stage_seconds`: what the threads spent on each stage of writing.stages, added
     up. `scan`: the scan threads of a shard. `queue_blocks`: how many blocks could wait to be stored
-    in one, 0 where shards did it themselves. `snapshot` is None after a dry run. `missing`: paths
-    that were named and are not there, which are among the `problems`. `warnings`: what made the job
-    slower than it should be.
+    in one, 0 where shards did it themselves. `coordinator_seconds`: processor time of this process
+    since it began; `shard_seconds`: of all shards. `snapshot` is None after a dry run. `missing`:
+    paths that were named and are not there, which are among the `problems`. `warnings`: what made
+    the job slower than it should be.
     """
 
     snapshot: Snapshot | None
@@ -81,6 +82,8 @@ class BackupReport:
     stage_seconds: dict[str, float]
     scan: ScanChoice
     queue_blocks: int
+    coordinator_seconds: float
+    shard_seconds: float
     problems: tuple[Problem, ...]
     missing: tuple[bytes, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -116,6 +119,8 @@ class BackupReport:
             "scan_threads": self.scan.threads,
             "scan_bound": self.scan.bound,
             "queue_blocks": self.queue_blocks,
+            "coordinator_seconds": round(self.coordinator_seconds, 3),
+            "shard_seconds": round(self.shard_seconds, 3),
             "problems": sum(not problem.is_harmless for problem in self.problems),
             "vanished": sum(problem.is_harmless for problem in self.problems),
         }
@@ -164,6 +169,7 @@ class _Backup:
         self._options = options
         self._lease = lease
         self._started = started
+        self._children_seconds = clock.children_seconds()
         self._start_ns = clock.now_ns()
         self._footers: list[PackFooter] = []
         self._stored_bytes = 0
@@ -273,6 +279,8 @@ class _Backup:
             stage_seconds=stage_seconds,
             scan=scan,
             queue_blocks=queue_blocks,
+            coordinator_seconds=clock.process_seconds(),
+            shard_seconds=clock.children_seconds() - self._children_seconds,
             problems=tuple(counts.problems),
             missing=tuple(problem.path for problem in options.known_problems),
             warnings=tuple(self._warnings),
