@@ -69,6 +69,17 @@ def test_calls_that_compute_do_not_count_as_waiting(tmp_path: Path) -> None:
         assert seen == list(range(LOTS * CALLS))
 
 
+def test_one_call_that_waits_alone_says_nothing_of_the_others() -> None:
+    def sometimes(number: int) -> int:
+        return (wait if number % CALLS == 0 else compute)(number)
+
+    place = unknown()
+    seen: list[int] = []
+    assert run_here(scanning(sometimes, seen), place) is None
+    assert not place.is_slow
+    assert seen == list(range(LOTS * CALLS))
+
+
 def test_what_turned_slow_is_tried_again_without_threads() -> None:
     place = unknown()
     run_here(scanning(wait, []), place)

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 # Names of one call: few where each waits, or may, so that threads share them.
 _SLOW_ROWS: Final = 4
 _QUICK_ROWS: Final = 256
-# A judgement takes so many calls, or so long a wait.
+# A judgement takes so many calls, or so long a wait of some; at least half of them have to wait,
+# for one that waits alone says nothing of the others.
 _CALLS: Final = 8
+_SOME_CALLS: Final = 3
 _WAIT_SECONDS: Final = 0.05
 # After so many calls that did not wait the file system counts as quick, and is timed once in so
 # many operations.
@@ -109,13 +111,16 @@ class Place:
     def _took(self, operations: float, spent: Spent) -> bool:
         """Count a call; whether the file system is slow."""
         self._calls += 1
+        self._waiting_calls += spent.waited > 0
         self._operations += operations
         self._waited += spent.waited
         self._computed += spent.computed
-        if self._calls < _CALLS and self._waited < _WAIT_SECONDS:
+        is_enough = self._calls >= _SOME_CALLS and self._waited >= _WAIT_SECONDS
+        if self._calls < _CALLS and not is_enough:
             return False
         if (
-            self._waited >= _WAIT_FACTOR * self._computed
+            2 * self._waiting_calls >= self._calls
+            and self._waited >= _WAIT_FACTOR * self._computed
             and self._waited >= _OPERATION_SECONDS * self._operations
         ):
             self.is_slow = True
@@ -128,7 +133,7 @@ class Place:
         return self.is_slow
 
     def _forget(self) -> None:
-        self._calls = 0
+        self._calls = self._waiting_calls = 0
         self._operations = 0.0
         self._waited = self._computed = 0.0
 
