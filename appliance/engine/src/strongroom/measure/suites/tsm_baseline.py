@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from strongroom.measure.profile import Disk, Network, Tree
+    from strongroom.measure.profile import DiskProfile, NetworkProfile, Tree
     from strongroom.net.channels.channel import Channel
 
 SECONDS: Final = 2.0
@@ -94,7 +94,7 @@ def _of_tree(tree: Tree) -> list[Row]:
     return rows
 
 
-def _of_disk(disk: Disk) -> list[Row]:
+def _of_disk(disk: DiskProfile) -> list[Row]:
     rows = [
         Row("3 random reads of 4 KiB", f"{one.depth} at once", (one.mean_us / 1e6,),
             place=one.depth,
@@ -109,7 +109,7 @@ def _of_disk(disk: Disk) -> list[Row]:
     return rows
 
 
-def _of_network(network: Network) -> list[Row]:
+def _of_network(network: NetworkProfile) -> list[Row]:
     return [
         Row("5 network, loopback", f"{one.direction}, {one.streams} streams",
             ((1 << 30) / one.bytes_per_second,), content_bytes=1 << 30,
