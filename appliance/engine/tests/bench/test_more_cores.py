@@ -8,11 +8,11 @@ from bench.more_cores import cores_lines, predicted_seconds
 from bench.runner import _serial_seconds
 
 from bench import report
-from strongroom.measure.testbed.command import Measurement
+from strongroom.measure.testbed.command import CommandUsage
 
 
 def run(contender: str, wall: float, cpu: float, serial: float | None = None) -> Run:
-    return Run(contender, "first", 0, Measurement(wall, cpu, 1, 1, 1), None, serial)
+    return Run(contender, "first", 0, CommandUsage(wall, cpu, 1, 1, 1), None, serial)
 
 
 def figures(*runs: Run):
