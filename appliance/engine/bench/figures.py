@@ -27,6 +27,8 @@ class Run:
     round_number: int
     measurement: CommandUsage
     stored_bytes: int | None = None
+    # Processor time of the one process that no number of cores divides.
+    serial_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Figure:
     peak_pss_bytes: float
     largest_process_rss_bytes: float
     stored_bytes: float | None
+    serial_seconds: float | None = None
 
     @property
     def memory_bytes(self) -> float:
@@ -53,6 +56,7 @@ Figures = Mapping[Key, Figure]
 
 def _figure(runs: list[Run]) -> Figure:
     walls = [run.measurement.wall_seconds for run in runs]
+    serial = [run.serial_seconds for run in runs if run.serial_seconds is not None]
     stored = [run.stored_bytes for run in runs if run.stored_bytes is not None]
     return Figure(
         rounds=len(runs),
@@ -63,6 +67,7 @@ def _figure(runs: list[Run]) -> Figure:
         peak_pss_bytes=median(run.measurement.peak_pss_bytes for run in runs),
         largest_process_rss_bytes=median(run.measurement.largest_process_rss_bytes for run in runs),
         stored_bytes=median(stored) if stored else None,
+        serial_seconds=median(serial) if serial else None,
     )
 
 

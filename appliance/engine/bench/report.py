@@ -14,6 +14,7 @@ from bench.figures import (
     summarise,
     times_as_fast,
 )
+from bench.more_cores import CORES, cores_lines
 from bench.targets import Verdict, judge
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ and data on one disk. Absolute times do not carry over to another machine; ratio
 - *floor*: what the bare kernel work takes: `scan` a loop of scandir and lstat in Python, `read`
   the same loop reading every file, `cat` reading by cat, `copy` writing by `cp -a`.
 """
+
+
+_CORES_TEXT = """Not measured: this machine has not so many cores. The coordinator is one process,
+so a backup takes at least its processor time (*serial*), whatever the cores; the rest is shared by
+them. Of the fastest peer all processor time is taken to be shared. Disks are taken to keep up."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -137,6 +143,12 @@ def target_table(verdicts: Sequence[Verdict]) -> str:
     return table(["target", "figure", ""], lines)
 
 
+def cores_table(lines: Sequence[Sequence[str]]) -> str:
+    """What `more_cores` says, in seconds of wall clock but for the processor time."""
+    header = ["backup", "program", "serial of CPU s", "at most times", "here"]
+    return table(header + [f"{cores} cores" for cores in CORES], lines)
+
+
 def _row_text(result: RowResult, figures: Figures) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in result.machine.items())
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
@@ -157,6 +169,10 @@ def figures_text(rows: Mapping[str, RowResult], chart_name: str | None) -> str:
     verdicts = judge(by_row)
     if any(verdict.met is not None for verdict in verdicts):
         parts.append(f"### Targets\n\n{target_table(verdicts)}\n")
+    cores_here = {name: int(result.machine.get("cores", 1)) for name, result in rows.items()}
+    lines = cores_lines(by_row, cores_here)
+    if lines:
+        parts.append(f"### On more cores, predicted\n\n{_CORES_TEXT}\n\n{cores_table(lines)}\n")
     parts += [_row_text(result, by_row[name]) for name, result in rows.items()]
     return "\n".join(parts)
 

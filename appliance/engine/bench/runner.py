@@ -6,6 +6,7 @@ machine does meets them alike; every second round goes through them in reverse.
 
 from __future__ import annotations
 
+import json
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,6 +35,15 @@ class RestoreError(Exception):
 def remove(*folders: Path) -> None:
     """Remove folders; rm is many times as fast as Python at a million files."""
     subprocess.run(["rm", "-rf", "--", *folders], check=True)
+
+
+def _serial_seconds(log: Path) -> float | None:
+    """What our backup says of its coordinating process; None for other programs and steps."""
+    for line in reversed(log.read_bytes().splitlines()):
+        if line.startswith(b'{"type":"summary"'):
+            seconds = json.loads(line).get("coordinator_seconds")
+            return None if seconds is None else float(seconds)
+    return None
 
 
 @dataclass
@@ -110,12 +120,15 @@ class RowRunner:
                 command.arguments,
                 contender.environment,
                 command.working_folder or self.work_folder,
-                self.logs / f"{self.dataset.name}-{contender.name}-{step}.log",
+                self._log(contender, step),
             )
             total = total.joined(measurement) if total else measurement
         if total is None:
             raise ValueError(f"{contender.name} has no command for {step}")
         return total
+
+    def _log(self, contender: Contender, step: str) -> Path:
+        return self.logs / f"{self.dataset.name}-{contender.name}-{step}.log"
 
     def _note(self, run: Run) -> None:
         self.runs.append(run)
@@ -167,7 +180,8 @@ class RowRunner:
             remove(place.restored)
         else:
             stored_bytes = tree_totals(place.repository).file_bytes
-        self._note(Run(contender.name, step, number, measurement, stored_bytes))
+        serial_seconds = _serial_seconds(self._log(contender, step))
+        self._note(Run(contender.name, step, number, measurement, stored_bytes, serial_seconds))
 
     def _check_restored(self, contender: Contender, restored: Path) -> None:
         found = tree_totals(restored)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strongroom.scan.mounts import far_places, lies_below
+from strongroom.scan.mounts import far_places, lies_below, mounts_of
 
 MOUNTINFO = rb"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 30 22 0:40 / /home rw - nfs4 server:/home rw,vers=4.2
@@ -30,6 +30,13 @@ def test_local_places_are_not_far() -> None:
     assert far_places((b"srv/x",), MOUNTINFO) == (), "a later mount hides the one below it"
     assert far_places((b"data",), MOUNTINFO) == ()
     assert far_places((b"",), b"") == ()
+
+
+def test_every_mount_is_known_with_whether_it_is_far() -> None:
+    assert mounts_of((b"home/ann", b"srv"), MOUNTINFO) == {b"home": True, b"srv": False}
+    assert mounts_of((b"home",), MOUNTINFO) == {b"home": True, b"home/local": False}
+    assert mounts_of((b"etc",), MOUNTINFO) == {b"": False}
+    assert mounts_of((b"etc",), b"") == {b"": False}
 
 
 def test_names_that_begin_alike_are_not_below() -> None:

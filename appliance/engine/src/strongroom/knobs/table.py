@@ -11,8 +11,8 @@ from strongroom.knobs.knob import Knob, Option, Value
 
 # Default number of shards of a job, if there are as many cores.
 LARGEST_DEFAULT_SHARDS: Final = 8
-# Default number of scan threads in each shard on network file systems.
-FAR_SCAN_THREADS: Final = 32
+# Scan threads of a shard that settles their number by itself, at most.
+MOST_SCAN_THREADS: Final = 64
 # A page of a listing holds about so many entries, which is what the directive Lru Size counts.
 ENTRIES_A_PAGE: Final = 8192
 
@@ -73,9 +73,10 @@ BACKUP_KNOBS: Final = (
         kind="number",
         default=0,
         unit="threads of one job",
-        zero="each shard does it itself",
+        zero="each shard does it itself, with a thread where the store makes it wait",
         summary="How many threads compress, encrypt and store for one job, over all shards. "
-        "0: each shard does it itself.",
+        "0: each shard does it itself; where that mostly waits for the store, as over a link, a "
+        "thread stores while the shard goes on.",
         seen_in="Bareos",
         option=Option("--workers", "threads that compress and store; 0: in each shard itself", "N"),
         directive="Maximum Workers Per Job",
@@ -89,10 +90,11 @@ BACKUP_KNOBS: Final = (
         kind="number",
         default=0,
         unit="threads in each shard",
-        zero=f"{FAR_SCAN_THREADS} on file systems reached over a network, else 1",
+        zero=f"1 to {MOST_SCAN_THREADS}, found while it runs",
         summary="How many files and directories are examined at once in each shard. More than one "
-        "hides the latency of NFS and other network file systems within one job. 0 asks the file "
-        f"system: {FAR_SCAN_THREADS} on one that is reached over a network, else 1.",
+        "hides the latency of NFS and other network file systems within one job. 0 finds out while "
+        "it runs: 1 where the file system answers at once, as with a local disk; where calls wait, "
+        f"as many as make it faster, at most {MOST_SCAN_THREADS}.",
         seen_in="Bacula",
         option=Option(
             "--scan-threads", "files and directories examined at once in each shard", "N"
@@ -127,13 +129,11 @@ BACKUP_KNOBS: Final = (
         unit="blocks of one job",
         zero="the default",
         zero_is_default=True,
-        summary="How many blocks may wait for the store at once, over all shards, when there are "
-        "workers. A longer queue hides the latency of a distant store and costs memory: about "
-        "1 MiB a block.",
+        summary="How many blocks may wait for the store at once, over all shards, at most: with "
+        "workers so many, without them as many as are worth it. A longer queue hides the latency "
+        "of a distant store and costs memory: about 1 MiB a block.",
         seen_in="Obnam",
-        option=Option(
-            "--upload-queue-size", "blocks on their way to the store when there are workers", "N"
-        ),
+        option=Option("--upload-queue-size", "blocks on their way to the store, at most", "N"),
         directive="Upload Queue Size",
         places=_CLIENTS,
         candidates=(32, 128, 512),

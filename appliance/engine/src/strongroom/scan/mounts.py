@@ -27,12 +27,18 @@ def far_places(paths: Iterable[bytes], mountinfo: bytes | None = None) -> tuple[
     Paths and mount points are relative to "/". `mountinfo`: text of that file of /proc, read here
     when None; without it the result is empty.
     """
+    found = mounts_of(paths, mountinfo)
+    return tuple(sorted(place for place, is_far in found.items() if is_far))
+
+
+def mounts_of(paths: Iterable[bytes], mountinfo: bytes | None = None) -> dict[bytes, bool]:
+    """Mount points above or below one of `paths`, and whether they are as of `far_places`."""
     types = _mounted_types(mountinfo)
     found = set()
     for path in paths:
         found.add(_holding(path, types))
         found.update(place for place in types if lies_below(place, (path,)))
-    return tuple(sorted(place for place in found if _is_far(types.get(place, b""))))
+    return {place: _is_far(types.get(place, b"")) for place in found}
 
 
 def file_system_type(path: bytes, mountinfo: bytes | None = None) -> bytes:

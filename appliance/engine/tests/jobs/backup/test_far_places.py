@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kit.prepared_commands import run_command
 from kit.user import children_of
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def far(source: Path) -> Iterator[Path]:
     process.wait()
 
 
-def most_threads(user: User, *words: str | Path) -> int:
-    """Threads that the shard of a backup had at most."""
+def threads_of(user: User, *words: str | Path) -> tuple[int, str, int]:
+    """What the summary of a backup says of threads, and how many its shard had at most."""
     process = user.start("backup", "--shards", "1", "--level", "full", *words)
     most = 0
     while process.poll() is None:
@@ -62,15 +63,60 @@ def most_threads(user: User, *words: str | Path) -> int:
             continue
     outcome = user.end(process)
     assert outcome.code == 0, outcome.messages
-    assert outcome.summary["files"] == FILES
-    return most
+    summary = outcome.summary
+    assert summary["files"] == FILES
+    return summary["scan_threads"], summary["scan_bound"], most
 
 
-def test_the_file_system_is_asked_how_many_threads(user: User, far: Path, source: Path) -> None:
-    assert most_threads(user, far) == 33
+def test_as_many_threads_as_the_file_system_is_worth(user: User, far: Path, source: Path) -> None:
+    threads, bound, most = threads_of(user, far)
+    assert threads >= 8
+    assert bound in ("most", "waits", "tree")
+    # And the shard's own thread.
+    assert 1 < most <= 1 + threads
     restored = user.restore() / str(far)[1:]
     for number in range(FILES):
         name = f"{number % 10}/{number}"
         assert (restored / name).read_bytes() == (source / name).read_bytes()
-    assert most_threads(user, far, "--scan-threads", "1") == 1
-    assert most_threads(user, source) == 1
+    assert threads_of(user, far, "--scan-threads", "1") == (1, "given", 1)
+    assert threads_of(user, source) == (1, "quick", 1)
+
+
+def test_verbose_says_how_many_and_why_no_more(user: User, far: Path, source: Path) -> None:
+    def said(*words: str) -> str:
+        ended = run_command(["backup", "--verbose", *words], user.environment, user.folder)
+        assert ended.returncode == 0, ended.stderr
+        return bytes(ended.stdout).decode()
+
+    assert "scan threads in each shard: " in said(str(far))
+    three = said(str(far), "--scan-threads", "3")
+    assert "up to 3 scan threads in each shard: as asked" in three
+    assert "1 scan thread in each shard: the file system answers at once" in said(str(source))
+
+
+@pytest.fixture
+def far_below_something_local(far: Path) -> Iterator[Path]:
+    """An overlay: its type says nothing of what answers late below it."""
+    folders = {name: far.parent / name for name in ("upper", "work", "overlay")}
+    for folder in folders.values():
+        folder.mkdir()
+    below = f"lowerdir={far},upperdir={folders['upper']},workdir={folders['work']}"
+    place = folders["overlay"]
+    words = ["mount", "-t", "overlay", "overlay", "-o", below, place]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount an overlay")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_late_answer_is_noticed_whatever_the_file_system_is_called(
+    user: User, far_below_something_local: Path, source: Path
+) -> None:
+    threads, bound, most = threads_of(user, far_below_something_local)
+    assert threads >= 8
+    assert bound in ("most", "waits", "tree")
+    assert 1 < most <= 1 + threads
+    restored = user.restore() / str(far_below_something_local)[1:]
+    for number in range(FILES):
+        name = f"{number % 10}/{number}"
+        assert (restored / name).read_bytes() == (source / name).read_bytes()

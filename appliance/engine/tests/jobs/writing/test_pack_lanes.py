@@ -1,4 +1,7 @@
-"""When a pack is finished: by its size, and by its age where little goes through."""
+"""When a pack is finished: by its size, and by its age where little goes through; who writes it."""
+
+import threading
+import time
 
 import pytest
 
@@ -87,3 +90,81 @@ def test_a_pack_that_holds_next_to_nothing_waits_for_more(lane, packs, now):
     now[0] += 100 * OPEN_SECONDS
     store(lane, OPEN_PACKS)
     assert len(packs["opened"]) <= OPEN_PACKS
+
+
+class SlowPack(Pack):
+    """Keeps what it is given, and makes wait for each block."""
+
+    seconds = 0.005
+
+    def __init__(self, opened, kept, threads) -> None:
+        super().__init__(opened)
+        self.kept = kept
+        self.threads = threads
+
+    def add(self, block_id, *rest, **options) -> None:
+        time.sleep(self.seconds)
+        super().add(block_id, *rest, **options)
+        self.kept.append((block_id, bytes(rest[3])))
+        self.threads.add(threading.current_thread().name)
+
+
+def adaptive(packs, kept, threads, pack=SlowPack) -> BlockLane:
+    settings = LaneSettings((Compression("none"),), 0, 64, 32 << 20, adapts=True)
+    make = lambda: pack(packs["opened"], kept, threads)  # noqa: E731
+    return BlockLane(settings, make, packs["finished"].append)
+
+
+def store_reusing_the_buffer(lane: BlockLane, count: int) -> list[tuple[bytes, bytes]]:
+    buffer = bytearray(BLOCK_BYTES)
+    given = []
+    for number in range(count):
+        buffer[:] = number.to_bytes(4, "little") * (BLOCK_BYTES // 4)
+        block_id = number.to_bytes(24, "little")
+        given.append((block_id, bytes(buffer)))
+        lane.store(block_id, bytes(24), [BLOCK_BYTES], [memoryview(buffer)])
+    return given
+
+
+def test_a_store_that_makes_wait_gets_a_thread_and_every_block(packs):
+    kept, threads = [], set()
+    lane = adaptive(packs, kept, threads)
+    given = store_reusing_the_buffer(lane, 150)
+    lane.finish()
+    assert sorted(kept) == sorted(given)
+    # Those of the beginning were stored by the shard's own thread.
+    assert len(threads) == 2
+    assert sorted(map(id, packs["finished"])) == sorted(map(id, packs["opened"]))
+
+
+def test_a_store_that_takes_blocks_at_once_gets_no_thread(packs):
+    class QuickPack(SlowPack):
+        seconds = 0
+
+        def add(self, block_id, *rest, **options) -> None:
+            self.threads.add(threading.current_thread().name)
+
+    threads = set()
+    lane = adaptive(packs, [], threads, QuickPack)
+    store_reusing_the_buffer(lane, 500)
+    lane.finish()
+    assert threads == {threading.current_thread().name}
+
+
+def test_what_the_thread_cannot_store_ends_the_job(packs):
+    class FullPack(SlowPack):
+        def add(self, block_id, *rest, **options) -> None:
+            if block_id[0] == 100:
+                raise OSError(28, "no space")
+            super().add(block_id, *rest, **options)
+
+    lane = adaptive(packs, [], set(), FullPack)
+
+    def store_all() -> None:
+        store_reusing_the_buffer(lane, 150)
+        lane.finish()
+
+    with pytest.raises(OSError, match="no space"):
+        store_all()
+    lane.abort()
+    assert all(pack.is_aborted for pack in packs["opened"])

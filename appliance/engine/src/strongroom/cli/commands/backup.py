@@ -182,6 +182,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     terminal.emit(report.summary(options))
     _print(report, terminal)
     if terminal.verbose:
+        terminal.line(_scan_sentence(report))
+        terminal.line(_store_sentence(report))
         _print_prediction(report, arguments.settings, terminal)
     if arguments.missing_is_error and report.missing:
         count = len(report.missing)
@@ -363,6 +365,25 @@ def _print(report: BackupReport, terminal: Terminal) -> None:
     failed = sum(not problem.is_harmless for problem in report.problems)
     if failed:
         terminal.line(f"{failed:,} problem{'s'[: failed != 1]}, named above; exit code 3")
+
+
+def _scan_sentence(report: BackupReport) -> str:
+    threads, bound = report.scan
+    reasons = {
+        "quick": "the file system answers at once",
+        "given": "as asked",
+        "most": "the most that is tried",
+        "waits": "with more each would only wait longer",
+        "tree": "there was no more to examine at once",
+    }
+    of_shard = "1 scan thread" if threads == 1 else f"up to {threads} scan threads"
+    return f"{of_shard} in each shard: {reasons[bound]}"
+
+
+def _store_sentence(report: BackupReport) -> str:
+    if report.queue_blocks:
+        return f"up to {report.queue_blocks} blocks waited in each shard for threads that store"
+    return "each shard stored its blocks itself: the store did not make it wait"
 
 
 def _print_prediction(report: BackupReport, settings: Settings, terminal: Terminal) -> None:

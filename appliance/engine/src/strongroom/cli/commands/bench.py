@@ -12,39 +12,41 @@ from strongroom import clock
 from strongroom.cli.quantities import size_text
 from strongroom.cli.table import Column, write_table
 from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.measure.suites.catalog import SUITES
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
     from strongroom.cli.terminal import Terminal
-    from strongroom.measure.suites.result import Row, SuiteResult
+    from strongroom.measure.suites.result import SuiteResult
 
-EPILOG = """\
+_EPILOG: Final = """\
 suites:
-  bacula-latency  one job with scan threads against nine jobs, on a file system that answers late
-  obnam           upload queue and LRU, a tree that hardly changes, a link of 1 ms and 3 MB/s
+{suites}
 
 examples:
   strongroom bench bacula-latency --html latency.html
   strongroom bench obnam --scale 0.1 -o obnam.json --svg obnam.svg
+  strongroom bench bareos-compression --rounds 1 --markdown compression.md
 
-Conditions are measured in turns. Everything is made in a folder that is removed afterwards. Measure
-when nothing else runs; beside other work only the ratios say something, and the report says so.
+Conditions are measured in turns. Everything is made in a folder that is removed afterwards. tar
+with zstd, restic and borg are measured beside where they are installed. Measure when nothing else
+runs; beside other work only the ratios say something, and the report says so.
 """
+EPILOG = _EPILOG.format(
+    suites="\n".join(f"  {name:<19} {suite.summary}" for name, suite in SUITES.items())
+)
 
-SUITES: Final = ("bacula-latency", "obnam")
 # Not the temporary folder, which often lies in memory.
 _LARGE_TEMPORARY: Final = "/var/tmp"  # noqa: S108 - a folder of its own is made in it
 _RESERVE_BYTES: Final = 1 << 30
-_NEEDED_BYTES: Final = {"bacula-latency": 100 << 20, "obnam": 12 << 30}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the suite, how much, and where the results go."""
     add = parser.add_argument
-    add("suite", metavar="SUITE", help=" or ".join(SUITES))
+    add("suite", metavar="SUITE", help=", ".join(SUITES))
     add("--scale", metavar="N", type=float, default=1.0, help="share of the data, 0 to 1")
     add("--rounds", metavar="N", type=int, default=3, help="runs of each condition (default: 3)")
     add("--work", metavar="FOLDER", default="", help="where data is made (default: /var/tmp)")
@@ -59,16 +61,17 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     import msgspec
 
     from strongroom.measure.suites.report import (
-        HEADS,
-        cells,
         circumstances,
         markdown,
         suite_page,
         svg,
+        table_of,
     )
 
     if arguments.suite not in SUITES:
-        raise UsageError(f"{printable(arguments.suite)} is no suite: write {' or '.join(SUITES)}")
+        raise UsageError(
+            f"{printable(arguments.suite)} is no suite: write one of {', '.join(SUITES)}"
+        )
     if not 0 < arguments.scale <= 1:
         raise UsageError("--scale is above 0 and at most 1")
     if not 1 <= arguments.rounds <= 100:
@@ -93,9 +96,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     terminal.line(circumstances(result))
     terminal.line(result.seed)
     terminal.line()
-    columns = [Column(head.upper(), to_the_right=head != "condition") for head in HEADS]
-    columns[0] = Column(HEADS[0].upper())
-    write_table(terminal, columns, list(cells(result)))
+    heads, rows = table_of(result)
+    columns = [
+        Column(head.upper(), to_the_right=head not in (heads[0], "condition", "in the text"))
+        for head in heads
+    ]
+    write_table(terminal, columns, rows)
     terminal.emit({"type": "bench", **msgspec.to_builtins(result)})
     return EXIT_DONE
 
@@ -104,20 +110,10 @@ def _measured(
     arguments: argparse.Namespace, folder: Path, load: float, terminal: Terminal
 ) -> SuiteResult:
     from strongroom.measure.processor import machine
-    from strongroom.measure.suites import bacula_latency, obnam
     from strongroom.measure.suites.result import SuiteResult
 
-    suites: dict[str, tuple[str, str, str, str, Callable[..., tuple[str, list[Row]]]]] = {
-        "bacula-latency": (
-            "Scan threads on a slow file server", bacula_latency.SEED, bacula_latency.NINE,
-            "scan threads", bacula_latency.measure_latency,
-        ),
-        "obnam": (
-            "Upload queue and LRU over a thin link", obnam.SEED, obnam.DEFAULTS,
-            "blocks in the upload queue", obnam.measure_obnam,
-        ),
-    }  # fmt: skip
-    title, seed, reference, axis, measure = suites[arguments.suite]
+    suite = SUITES[arguments.suite]
+    measure, seed, reference = suite.load()
 
     def tell(text: str) -> None:
         terminal.detail(text)
@@ -126,8 +122,8 @@ def _measured(
 
     data, rows = measure(folder, arguments.scale, arguments.rounds, tell)
     return SuiteResult(
-        arguments.suite, title, seed, clock.utc_text(clock.now_ns()), machine(), load, data,
-        reference, axis, tuple(rows),
+        arguments.suite, suite.title, seed, clock.utc_text(clock.now_ns()), machine(), load, data,
+        reference, suite.axis, tuple(rows),
     )  # fmt: skip
 
 
@@ -136,7 +132,7 @@ def _require_room(place: str, suite: str, scale: float) -> None:
         found = os.statvfs(place)
     except OSError as error:
         raise UsageError(f"--work {printable(place)}: {error.strerror}") from error
-    needed = int(_NEEDED_BYTES[suite] * scale) + _RESERVE_BYTES
+    needed = int(SUITES[suite].needed_bytes * scale) + _RESERVE_BYTES
     if found.f_bavail * found.f_frsize < needed:
         raise UsageError(
             f"{printable(place)} has {size_text(found.f_bavail * found.f_frsize)} free, and "

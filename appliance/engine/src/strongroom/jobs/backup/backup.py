@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.backup.options import BackupOptions
     from strongroom.jobs.backup.parent_cache import ListingKeeper
     from strongroom.jobs.backup.shards.examined import ExaminedEntry
+    from strongroom.jobs.backup.shards.tally import ScanChoice
     from strongroom.jobs.writing.pack_lanes import OpenPack
     from strongroom.progress import Progress
     from strongroom.repo.leases import Lease
@@ -59,8 +60,11 @@ class BackupReport:
     `bytes_read`: what was new or changed and therefore read. `new_chunks`, `new_bytes`: chunks
     the repository did not hold, before compression; `stored_bytes`: the packs added for them and
     for the listing. `stage_seconds`: what the threads spent on each stage of writing.stages, added
-    up. `snapshot` is None after a dry run. `missing`: paths that were named and are not there,
-    which are among the `problems`. `warnings`: what made the job slower than it should be.
+    up. `scan`: the scan threads of a shard. `queue_blocks`: how many blocks could wait to be stored
+    in one, 0 where shards did it themselves. `coordinator_seconds`: processor time of this process
+    since it began; `shard_seconds`: of all shards. `snapshot` is None after a dry run. `missing`:
+    paths that were named and are not there, which are among the `problems`. `warnings`: what made
+    the job slower than it should be.
     """
 
     snapshot: Snapshot | None
@@ -76,6 +80,10 @@ class BackupReport:
     stored_bytes: int
     elapsed_seconds: float
     stage_seconds: dict[str, float]
+    scan: ScanChoice
+    queue_blocks: int
+    coordinator_seconds: float
+    shard_seconds: float
     problems: tuple[Problem, ...]
     missing: tuple[bytes, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -108,6 +116,11 @@ class BackupReport:
                 f"/{printable(path)}" for path in self.missing[:MOST_NAMED_PATHS]
             ],
             "stage_seconds": {name: round(one, 3) for name, one in self.stage_seconds.items()},
+            "scan_threads": self.scan.threads,
+            "scan_bound": self.scan.bound,
+            "queue_blocks": self.queue_blocks,
+            "coordinator_seconds": round(self.coordinator_seconds, 3),
+            "shard_seconds": round(self.shard_seconds, 3),
             "problems": sum(not problem.is_harmless for problem in self.problems),
             "vanished": sum(problem.is_harmless for problem in self.problems),
         }
@@ -156,6 +169,7 @@ class _Backup:
         self._options = options
         self._lease = lease
         self._started = started
+        self._children_seconds = clock.children_seconds()
         self._start_ns = clock.now_ns()
         self._footers: list[PackFooter] = []
         self._stored_bytes = 0
@@ -217,7 +231,6 @@ class _Backup:
                 listing,
                 progress,
                 shards.tally,
-                shards.scan_threads,
                 options.known_problems,
                 options.share_below,
                 shards.count,
@@ -235,6 +248,8 @@ class _Backup:
             try:
                 coordinator.run()
                 stage_seconds = shards.tally.stage_seconds()
+                scan = shards.tally.scan_choice()
+                queue_blocks = shards.tally.longest_queue()
                 progress.message("committing")
                 if options.dry_run:
                     finish()
@@ -262,6 +277,10 @@ class _Backup:
             stored_bytes=self._stored_bytes,
             elapsed_seconds=clock.elapsed_seconds() - self._started,
             stage_seconds=stage_seconds,
+            scan=scan,
+            queue_blocks=queue_blocks,
+            coordinator_seconds=clock.process_seconds(),
+            shard_seconds=clock.children_seconds() - self._children_seconds,
             problems=tuple(counts.problems),
             missing=tuple(problem.path for problem in options.known_problems),
             warnings=tuple(self._warnings),

@@ -82,9 +82,10 @@ class BackupCounts:
 
 
 class _ShardState:
-    __slots__ = ("channel", "is_finished", "is_flushed", "scanning", "unsettled")
+    __slots__ = ("channel", "is_finished", "is_flushed", "number", "scanning", "unsettled")
 
-    def __init__(self, channel: CoordinatorChannel[FromShard]) -> None:
+    def __init__(self, number: int, channel: CoordinatorChannel[FromShard]) -> None:
+        self.number = number
         self.channel = channel
         self.scanning = 0
         self.unsettled = 0
@@ -96,9 +97,9 @@ class Coordinator:
     """Runs the shards until the listing is complete.
 
     `claim(group)` decides about one group of chunks; `footer(footer)` takes the footer of a
-    finished pack; `listing` takes rows in order; `scan_threads` is what each shard has;
-    `known_problems` are reported with those found; public files below `share_below` are offered.
-    `count` gives the totals once it is done; `tell` gets what becomes of each entry.
+    finished pack; `listing` takes rows in order; `known_problems` are reported with those found;
+    public files below `share_below` are offered. `count` gives the totals once it is done; `tell`
+    gets what becomes of each entry.
     """
 
     def __init__(
@@ -111,14 +112,12 @@ class Coordinator:
         listing: ListingWriter,
         progress: Progress,
         tally: ShardTally,
-        scan_threads: int,
         known_problems: tuple[Problem, ...] = (),
         share_below: tuple[str, ...] = (),
         count: CountAhead | None = None,
         tell: Callable[[ExaminedEntry], None] | None = None,
     ) -> None:
-        self._scans_in_flight = max(SCANS_IN_FLIGHT, SCANS_A_THREAD * scan_threads)
-        self._shards = [_ShardState(channel) for channel in channels]
+        self._shards = [_ShardState(number, channel) for number, channel in enumerate(channels)]
         self._claim = claim
         self._footer = footer
         self._parent = parent
@@ -323,13 +322,13 @@ class Coordinator:
 
     def _hand_out(self) -> None:
         while True:
-            shard = min(self._shards, key=lambda shard: shard.scanning)
-            if shard.scanning >= self._scans_in_flight:
+            shard = min(self._shards, key=self._load)
+            if self._load(shard) >= 1:
                 break
             task = self._order.next_task()
             if task is None:
                 break
-            task.shard = self._shards.index(shard)
+            task.shard = shard.number
             shard.unsettled += 1
             shard.is_flushed = False
             if isinstance(task, ContentRead):
@@ -337,6 +336,11 @@ class Coordinator:
             else:
                 self._send_scan(shard, task)
         self._flush_where_needed()
+
+    def _load(self, shard: _ShardState) -> float:
+        """What is queued at a shard, as a part of what may be."""
+        threads = self._tally.scan_threads(shard.number)
+        return shard.scanning / max(SCANS_IN_FLIGHT, SCANS_A_THREAD * threads)
 
     def _send_scan(self, shard: _ShardState, node: Node) -> None:
         if node.is_streams:

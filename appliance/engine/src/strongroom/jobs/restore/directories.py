@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BATCH: Final = 1024
-_Record = tuple[bytes, bytes, int, int, int, int, bytes, int, bool]
+_Record = tuple[bytes, bytes, int, int, int, int, bytes, int, bool, bool]
 _ACLS: Final = ("system.posix_acl_default", "system.posix_acl_access")
 
 
@@ -154,13 +154,14 @@ class Directories:
             self._restorer.tally.leave_out(kind, place, row.name)
         return row
 
-    def record(self, place: bytes, row: RowView, *, is_new: bool) -> None:
+    def record(self, place: bytes, row: RowView, *, is_new: bool, is_plain: bool = False) -> None:
         """The directory `row` in `place` (b"" and no name: the target) gets attributes later.
 
-        row: as `bare` gives it.
+        row: as `bare` gives it. is_plain: it is new in a private directory, is owned by whom it
+        should be, and gets but mode and time.
         """
         attributes = (row.mode, row.uid, row.gid, row.mtime_ns, row.xattrs, row.flags)
-        self._batch.append((place, row.name, *attributes, is_new))
+        self._batch.append((place, row.name, *attributes, is_new, is_plain))
         if len(self._batch) >= _BATCH:
             self._batches.append(zlib.compress(msgspec.msgpack.encode(self._batch), 1))
             self._batch = []
@@ -175,15 +176,20 @@ class Directories:
             self._finish_batch(msgspec.msgpack.decode(packed, type=list[_Record]))
 
     def _finish_batch(self, batch: list[_Record]) -> None:
-        for place, name, mode, uid, gid, mtime_ns, xattrs, flags, is_new in reversed(batch):
+        entered = None
+        for record in reversed(batch):
+            place, name, mode, uid, gid, mtime_ns, xattrs, flags, is_new, is_plain = record
             row = RowView(
                 place, name, mode, uid, gid, 0, mtime_ns, 0, 0, 0, 1, 0, b"", xattrs, flags, 0,
                 None, (), b"",
             )  # fmt: skip
             self._restorer.tally.place = place
             try:
-                self._restorer.directories.enter(place)
-                self._settle(row, is_new)
+                if place != entered:
+                    entered = None
+                    self._restorer.directories.enter(place)
+                    entered = place
+                self._settle(row, is_new, is_plain)
             except OSError as error:
                 reason = f"its attributes could not be set: {reason_of(error)}"
                 self._restorer.tally.problem(EntryKind.ENTRY, name, reason)
@@ -191,7 +197,7 @@ class Directories:
                 reason = f"its attributes could not be set: {error}"
                 self._restorer.tally.problem(EntryKind.CONTENT, name, reason)
 
-    def _settle(self, row: RowView, is_new: bool) -> None:
+    def _settle(self, row: RowView, is_new: bool, is_plain: bool) -> None:
         setter = self._restorer.maker.setter
         try:
             fd = os.open(row.name or b".", _OPEN)
@@ -200,7 +206,10 @@ class Directories:
                 setter.settle(where, row, status, is_new=is_new)
             return
         try:
-            setter.settle(fd, row, os.fstat(fd), is_new=is_new)
+            if is_plain:
+                setter.settle_plain(fd, row)
+            else:
+                setter.settle(fd, row, os.fstat(fd), is_new=is_new)
         finally:
             os.close(fd)
 
@@ -212,15 +221,26 @@ class Directories:
         row = self.bare(level.place, row)
         try:
             action = self._place(level, row)
+            is_plain = action is Action.CREATED and self._is_plain(row)
         except OSError as error:
             level.lost.add(row.name)
             self._problem(level.place, row.name, error)
             return
         if action is Action.CREATED:
-            self.record(level.place, row, is_new=True)
+            self.record(level.place, row, is_new=True, is_plain=is_plain)
         elif action is not Action.KEPT:
             self.record(level.place, row, is_new=False)
         tally.step(action, row.name)
+
+    def _is_plain(self, row: RowView) -> bool:
+        """Of a directory that was just made: see `record`."""
+        maker = self._restorer.maker
+        return (
+            not self._options.dry_run
+            and maker.is_private
+            and not (row.xattrs or row.flags)
+            and maker.learn_owner(row.name) == (row.uid, row.gid)
+        )
 
     def _place(self, level: Level, row: RowView) -> Action:
         status = None if level.is_new else status_of(row.name)

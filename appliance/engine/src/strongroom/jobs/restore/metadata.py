@@ -97,6 +97,11 @@ class MetadataSetter:
         if flags and (row.flags or not is_new):
             self.set_flags(where, row.name, row.mode, row.flags)
 
+    def settle_plain(self, fd: int, row: RowView) -> None:
+        """Give a new entry mode and times, where everything else is right."""
+        self._chmod(fd, row, is_owner=True)
+        self.set_times(fd, row)
+
     def has_same_attributes(self, where: Place, row: RowView, status: os.stat_result) -> bool:
         """Whether everything that `settle` sets is already right."""
         if (status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns) != (

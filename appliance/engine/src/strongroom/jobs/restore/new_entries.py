@@ -80,6 +80,19 @@ class EntryMaker:
         self._owner_key = (status.st_dev, status.st_gid, status.st_mode & stat.S_ISGID)
         self._owner_of_new = self._owners_of_new.get(self._owner_key)
 
+    @property
+    def owner_of_new(self) -> tuple[int, int] | None:
+        """Who owns a new entry of the directory, if that is known yet."""
+        return self._owner_of_new
+
+    def learn_owner(self, name: bytes) -> tuple[int, int]:
+        """The same, from `name` in the directory, which is new, if it was not known. OSError."""
+        if self._owner_of_new is None:
+            status = os.lstat(name)
+            self._owner_of_new = (status.st_uid, status.st_gid)
+            self._owners_of_new[self._owner_key] = self._owner_of_new
+        return self._owner_of_new
+
     def make(self, row: RowView, name: bytes, *, is_final: bool = True) -> None:
         """Create the entry of `row` under `name`, which does not exist.
 

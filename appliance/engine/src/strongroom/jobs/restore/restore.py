@@ -207,6 +207,7 @@ class _Restore:
             pool,
             root_fd,
             self._snapshot.paths,
+            self._snapshot.totals.content_bytes,
             self._report,
         )
         stream.run(target_is_new=target_is_new)

@@ -78,6 +78,7 @@ class RestoreStream:
         pool: RestorePool | None,
         root_fd: int,
         roots: tuple[bytes, ...],
+        total_bytes: int,
         report: Callable[[int, int], None],
     ) -> None:
         self._listing = listing
@@ -88,7 +89,9 @@ class RestoreStream:
         self._report = report
         self._marks = Marks()
         self._last_place: bytes | None = None
-        self._windows = Windows(self._submit, self._marks)
+        self._windows = Windows(
+            self._submit, self._marks, 0 if options.subpath else total_bytes, options.worker_count()
+        )
         self._links = Links(restorer, root_fd, options.overwrite, self._restore_instead)
         self._large = None
         if pool is not None:

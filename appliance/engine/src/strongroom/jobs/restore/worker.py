@@ -29,6 +29,7 @@ from strongroom.jobs.restore.messages import (
 from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.new_entries import EntryMaker
 from strongroom.jobs.restore.options import Action, EntryKind, RestoreOptions
+from strongroom.jobs.restore.plain_files import create_plain
 from strongroom.jobs.restore.tally import Tally
 from strongroom.jobs.restore.target_directories import TargetDirectories, status_of
 from strongroom.rows.rows import UNREADABLE, Rows, decode_rows
@@ -69,6 +70,13 @@ class RowRestorer:
             return
         tally, restore_row = self.tally, self.restore_row
         created = 0
+        maker = self.maker
+        if is_new and maker.is_private and maker.owner_of_new is not None and not tally.tells_steps:
+            source = maker.source
+            created, skipped = create_plain(rows, skipped, maker.owner_of_new, source, tally)
+            if len(skipped) == rows.row_count:
+                tally.actions[Action.CREATED] += created
+                return
         for number, row in enumerate(views(rows)):
             if row.mode & _FORMAT == stat.S_IFDIR or number in skipped:
                 continue

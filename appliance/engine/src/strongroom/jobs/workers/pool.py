@@ -28,6 +28,8 @@ _Task = TypeVar("_Task", bound=WorkerMessage)
 _Reply = TypeVar("_Reply", bound=WorkerMessage)
 
 TASKS_IN_FLIGHT: Final = 2
+# Where a task is for a certain worker: the next ones may be for others, which wait meanwhile.
+TASKS_BY_LAST: Final = 4
 
 
 class _Worker(Generic[_Reply]):
@@ -72,7 +74,8 @@ class WorkerPool(Generic[_Task, _Reply]):
         failed.
         """
         worker = self._choose(by_last_worker)
-        while len(worker.waiting) >= TASKS_IN_FLIGHT:
+        most = TASKS_BY_LAST if by_last_worker else TASKS_IN_FLIGHT
+        while len(worker.waiting) >= most:
             self._turn()
             worker = self._choose(by_last_worker)
         self._last = worker

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 TASK_BYTES: Final = 24 << 20
 TASK_ROWS: Final = 8192
+# The first tasks are so much smaller, for all workers to begin soon, and so are the last ones, for
+# them to end together.
+_SMALLER: Final = 8
 # At most this much beyond the above, wherever the blocks end.
 _SLACK: Final = 2
 
@@ -33,13 +36,23 @@ _SLACK: Final = 2
 class Windows:
     """Collects rows of directories and submits them as tasks.
 
-    `submit(entries, marks, row count, bytes)` takes a whole task.
+    `submit(entries, marks, row count, bytes)` takes a whole task. total_bytes: about what there is
+    in all, for so many `workers`; 0 where that is not known.
     """
 
     def __init__(
-        self, submit: Callable[[list[RowsEntry], list[int], int, int], None], marks: Marks
+        self,
+        submit: Callable[[list[RowsEntry], list[int], int, int], None],
+        marks: Marks,
+        total_bytes: int = 0,
+        workers: int = 1,
     ) -> None:
         self._submit = submit
+        self._workers = workers
+        self._left_bytes = total_bytes
+        self._tasks = 0
+        self._part = 1.0
+        self._choose_part()
         self._marks = marks
         self._held: list[int] = []
         self._entries: list[RowsEntry] = []
@@ -74,6 +87,9 @@ class Windows:
             entries, self._entries = self._entries, []
             row_count, self._rows = self._rows, 0
             content_bytes, self._bytes = self._bytes, 0
+            self._left_bytes -= content_bytes
+            self._tasks += 1
+            self._choose_part()
             marks, self._held = self._held, []
             self._submit(entries, marks, row_count, content_bytes)
 
@@ -100,7 +116,16 @@ class Windows:
             self._last_block = rows.part_blocks[-BLOCK_ID_BYTES:]
 
     def _is_full(self, factor: int) -> bool:
-        return self._bytes >= TASK_BYTES * factor or self._rows >= TASK_ROWS * factor
+        part = self._part * factor
+        return self._bytes >= TASK_BYTES * part or self._rows >= TASK_ROWS * part
+
+    def _choose_part(self) -> None:
+        """How large the next task is, as a part of the usual size."""
+        if self._tasks < self._workers:
+            self._part = 1 / _SMALLER
+        else:
+            ahead = self._left_bytes / (2 * self._workers * TASK_BYTES)
+            self._part = min(1.0, max(1 / _SMALLER, ahead)) if self._left_bytes > 0 else 1.0
 
 
 def _stretches(rows: Rows, skipped: set[int]) -> Iterator[tuple[int, int, int]]:

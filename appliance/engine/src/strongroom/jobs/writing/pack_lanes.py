@@ -7,10 +7,11 @@ distant store, and its footer passed on. So is one that has been open for long: 
 open pack are sent again after an interruption, which at a low throughput would be hours of
 work.
 
-Threads: the shard's thread calls `store`, `finish` and `abort`; workers compress and write;
-finishers publish full packs. A pack slot is used by one thread at a time, which holds the slot's
-lock. At most `upload_queue_size_blocks` blocks are queued or in progress, and at most
-FINISHED_AT_ONCE packs are being finished; `store` blocks at these limits.
+Threads: the shard's thread calls `store`, `finish` and `abort`; workers compress and write, or one
+thread writes what the shard's has compressed (see `store_pace`); finishers publish full packs. A
+pack slot is used by one thread at a time, which holds the slot's lock. At most
+`upload_queue_size_blocks` blocks are queued or in progress, and at most FINISHED_AT_ONCE packs are
+being finished; `store` blocks at these limits.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from strongroom import clock
 from strongroom.content.codecs import Compression, Compressor
 from strongroom.errors import CancelledError
 from strongroom.jobs.writing.stages import COMPRESS, QUEUE, STORE, StageTimes
+from strongroom.jobs.writing.store_pace import BlockQueue, StorePace
+from strongroom.jobs.writing.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,6 +76,8 @@ class LaneSettings:
     worker_threads: int  # 0: inline
     upload_queue_size_blocks: int
     pack_size_bytes: int
+    # Inline: a thread stores what is compressed where the store makes wait.
+    adapts: bool = False
 
 
 class _PackSlot:
@@ -111,10 +117,14 @@ class BlockLane:
         self._failure: BaseException | None = None
         self._compressors = threading.local()
         self._executor: ThreadPoolExecutor | None = None
-        self._room = threading.Semaphore(max(1, settings.upload_queue_size_blocks))
+        most_queued = max(1, settings.upload_queue_size_blocks)
+        self._pace = StorePace(most_queued) if settings.adapts else None
+        self._queue = BlockQueue(most_queued if self._pace is None else self._pace.queued_blocks)
         self._finishers: ThreadPoolExecutor | None = None
         self._finishing = threading.Semaphore(FINISHED_AT_ONCE)
         self._starting = threading.Lock()
+        if settings.worker_threads:
+            self._times.tell_queue(most_queued)
 
     @property
     def compressions(self) -> tuple[Compression, ...]:
@@ -139,7 +149,7 @@ class BlockLane:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._settings.worker_threads, "worker")
             with self._times.during(QUEUE):
-                self._room.acquire()
+                self._queue.enter()
             self._times.queued(1)
             # The copy lets the shard reuse its read buffers at once.
             copied = b"".join(data)
@@ -220,7 +230,7 @@ class BlockLane:
             self._failure = error
         finally:
             self._times.queued(-1)
-            self._room.release()
+            self._queue.leave()
 
     def _write(
         self,
@@ -233,18 +243,65 @@ class BlockLane:
     ) -> None:
         with self._during(COMPRESS):
             codec, stored = self._compressor(compression).compress(raw)
-        with self._during(STORE):
-            slot = self._take_slot()
-            try:
-                if slot.pack is None:
-                    slot.pack = self._new_pack()
-                    slot.opened_at = clock.elapsed_seconds()
-                slot.pack.add(block_id, ids, lengths, codec, stored, sum(lengths), offered=offered)
-                if self._is_to_finish(slot.pack, slot.opened_at):
-                    pack, slot.pack = slot.pack, None
-                    self._finish_later(pack)
-            finally:
-                slot.lock.release()
+        pace = self._pace
+        if pace is None:
+            with self._during(STORE):
+                self._append(block_id, ids, lengths, codec, stored, offered)
+        elif pace.has_thread:
+            # The copy lets the shard reuse its read buffers at once.
+            kept = stored if isinstance(stored, bytes) else bytes(stored)
+            self._hand_over(
+                pace, partial(self._append, block_id, ids, lengths, codec, kept, offered)
+            )
+        else:
+            with self._during(STORE):
+                waiting = Waiting()
+                self._append(block_id, ids, lengths, codec, stored, offered)
+                pace.stored(waiting.spent().waited)
+
+    def _hand_over(self, pace: StorePace, append: Callable[[], None]) -> None:
+        """Have the thread store a block that is compressed."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, "store")
+        with self._times.during(QUEUE):
+            blocks_before, had_to_wait = self._queue.enter()
+        self._queue.lengthen(pace.queued(blocks_before, had_to_wait=had_to_wait))
+        self._times.tell_queue(pace.queued_blocks)
+        self._times.queued(1)
+        self._executor.submit(self._append_later, append)
+
+    def _append_later(self, append: Callable[[], None]) -> None:
+        try:
+            if self._failure is None:
+                with self._times.worker_during(STORE):
+                    append()
+        except BaseException as error:  # noqa: BLE001 - the shard's thread raises it
+            self._failure = error
+        finally:
+            self._times.queued(-1)
+            self._queue.leave()
+
+    def _append(
+        self,
+        block_id: bytes,
+        ids: bytes,
+        lengths: list[int],
+        codec: int,
+        stored: Buffer,
+        offered: bool,
+    ) -> None:
+        """Put a block into one of the packs."""
+        slot = self._take_slot()
+        try:
+            if slot.pack is None:
+                slot.pack = self._new_pack()
+                slot.opened_at = clock.elapsed_seconds()
+            slot.pack.add(block_id, ids, lengths, codec, stored, sum(lengths), offered=offered)
+            if self._is_to_finish(slot.pack, slot.opened_at):
+                pack, slot.pack = slot.pack, None
+                self._finish_later(pack)
+        finally:
+            slot.lock.release()
 
     def _is_to_finish(self, pack: OpenPack, opened_at: float) -> bool:
         if pack.size_bytes >= self._settings.pack_size_bytes:

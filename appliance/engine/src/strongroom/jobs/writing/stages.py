@@ -26,7 +26,8 @@ READ, WAIT, QUEUE, COMPRESS, STORE = range(len(STAGES))
 _CURRENT: Final = len(STAGES)
 _SINCE: Final = _CURRENT + 1
 _QUEUED: Final = _SINCE + 1
-STAGE_WORDS: Final = _QUEUED + 1
+_LONGEST: Final = _QUEUED + 1
+STAGE_WORDS: Final = _LONGEST + 1
 
 
 class StageTimes:
@@ -66,6 +67,10 @@ class StageTimes:
         with self._lock:
             self._words[_QUEUED] += change
 
+    def tell_queue(self, blocks: int) -> None:
+        """So many blocks may wait for workers, or for the thread that stores."""
+        self._words[_LONGEST] = max(self._words[_LONGEST], blocks)
+
     def _enter(self, stage: int) -> None:
         words = self._words
         now_ns = _now_ns()
@@ -86,6 +91,11 @@ def seconds_of(words: memoryview) -> list[float]:
 def queued_of(words: memoryview) -> int:
     """How many blocks wait for workers, from the words of one shard."""
     return int(words[_QUEUED])
+
+
+def longest_queue_of(words: memoryview) -> int:
+    """How many blocks could wait at most, from the words of one shard; 0 without such threads."""
+    return int(words[_LONGEST])
 
 
 def _now_ns() -> int:

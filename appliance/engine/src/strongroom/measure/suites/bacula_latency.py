@@ -8,6 +8,7 @@ file system sleeps before every answer.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.errors import UsageError
 from strongroom.measure.suites.result import Row, Taken, Way, in_turns
-from strongroom.measure.testbed.command import CommandError, measure
+from strongroom.measure.testbed.command import CommandError, MemorySampler, measure
 from strongroom.measure.testbed.daemons import plain_environment
 from strongroom.measure.testbed.delayed_files import delayed_mount
 from strongroom.measure.testbed.local import local_backup, make_local
@@ -104,36 +105,39 @@ class _Bench:
 
     def _nine(self, place: Path, mount: Path) -> Taken:
         names = sorted(path.name for path in self._tree.iterdir())
-        begin = clock.elapsed_seconds()
-        jobs = []
-        for job in range(JOBS):
-            paths = [str(mount / name) for name in names[job::JOBS]]
-            words = ("--scan-threads", "1", "--shards", "1", "--job", f"part{job}")
-            jobs.append(
-                subprocess.Popen(
-                    local_backup(place, *words, *paths),
-                    env=self._environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-            )
-        held = 0
-        try:
-            for process in jobs:
-                output, _ = process.communicate()
-                if process.returncode:
-                    raise UsageError(f"nothing can be measured: {output}")
-                held += int(json.loads(output.splitlines()[-1])["files"])
-        finally:
-            for process in jobs:
-                if process.poll() is None:
-                    process.terminate()
-                    process.wait()
+        # As `measure` does it for the one job.
+        os.sync()
+        with MemorySampler() as sampler:
+            begin = clock.elapsed_seconds()
+            jobs = [self._part(place, mount, job, names[job::JOBS]) for job in range(JOBS)]
+            held = 0
+            try:
+                for process in jobs:
+                    output, _ = process.communicate()
+                    if process.returncode:
+                        raise UsageError(f"nothing can be measured: {output}")
+                    held += int(json.loads(output.splitlines()[-1])["files"])
+            finally:
+                for process in jobs:
+                    if process.poll() is None:
+                        process.terminate()
+                        process.wait()
+            elapsed = clock.elapsed_seconds() - begin
         if held != self._files:
             raise UsageError("nothing can be measured: a job missed files")
-        return Taken(clock.elapsed_seconds() - begin)
+        return Taken(elapsed, sampler.peak_bytes)
+
+    def _part(self, place: Path, mount: Path, job: int, names: list[str]) -> subprocess.Popen[str]:
+        paths = [str(mount / name) for name in names]
+        words = ("--scan-threads", "1", "--shards", "1", "--job", f"part{job}")
+        return subprocess.Popen(
+            local_backup(place, *words, *paths),
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
 
 def _make_tree(tree: Path, files: int) -> None:

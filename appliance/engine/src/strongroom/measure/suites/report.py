@@ -16,20 +16,42 @@ if TYPE_CHECKING:
 
 _MEBIBYTE: Final = 1 << 20
 _BUSY_LOAD: Final = 0.5
-HEADS: Final = ("what", "condition", "median", "runs", "memory", "times as fast")
+_HEADS: Final = (
+    "what", "condition", "median", "runs", "memory", "times as fast", "rate", "ratio", "figure",
+    "in the text",
+)  # fmt: skip
+# Columns that every suite has.
+_ALWAYS: Final = 6
 
 
-def cells(result: SuiteResult) -> Iterator[tuple[str, str, str, str, str, str]]:
-    """A row of text for each condition."""
+def table_of(result: SuiteResult) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The heads, and a row of text for each condition; no column that is empty in this suite."""
+    rows = list(_cells(result))
+    kept = [
+        column
+        for column in range(len(_HEADS))
+        if column < _ALWAYS or any(row[column] for row in rows)
+    ]
+    return (
+        tuple(_HEADS[column] for column in kept),
+        [tuple(row[column] for column in kept) for row in rows],
+    )
+
+
+def _cells(result: SuiteResult) -> Iterator[tuple[str, ...]]:
     for row in result.rows:
-        memory = f"{row.memory_bytes / _MEBIBYTE:,.0f} MiB" if row.memory_bytes else ""
+        content, stored = row.content_bytes, row.stored_bytes
         yield (
             row.group,
             row.condition,
             f"{row.median_seconds:.2f} s",
             ", ".join(f"{one:.2f}" for one in row.seconds),
-            memory,
+            f"{row.memory_bytes / _MEBIBYTE:,.0f} MiB" if row.memory_bytes else "",
             f"{result.against_reference(row):.1f} x",
+            f"{content / row.median_seconds / 1e6:,.0f} MB/s" if content else "",
+            f"{content / stored:.2f}" if content and stored else "",
+            row.figure,
+            row.text,
         )
 
 
@@ -49,6 +71,7 @@ def circumstances(result: SuiteResult) -> str:
 
 def markdown(result: SuiteResult) -> str:
     """A page of documentation."""
+    heads, rows = table_of(result)
     lines = [
         f"# {result.title}",
         "",
@@ -58,9 +81,9 @@ def markdown(result: SuiteResult) -> str:
         "",
         f"Compared with `{result.reference}` of the same group.",
         "",
-        f"| {' | '.join(HEADS)} |",
-        "|---|---|---:|---|---:|---:|",
-        *(f"| {' | '.join(row)} |" for row in cells(result)),
+        f"| {' | '.join(heads)} |",
+        f"|---|---|---:|---|{'---:|' * (len(heads) - 4)}",
+        *(f"| {' | '.join(row)} |" for row in rows),
         "",
     ]
     return "\n".join(lines)
@@ -81,7 +104,7 @@ def suite_page(result: SuiteResult) -> str:
             )
             for group, rows in result.groups().items()
         ),
-        table(f"Compared with {result.reference}", HEADS, cells(result)),
+        table(f"Compared with {result.reference}", *table_of(result)),
     ]
     return page(result.title, blocks)
 
@@ -97,4 +120,7 @@ def _chart(result: SuiteResult) -> str:
         points = [(row.place, row.median_seconds) for row in rows if row.place is not None]
         if points:
             series.append(Series(group, points))
+    if not series:
+        bars = [(f"{row.group}: {row.condition}", row.median_seconds) for row in result.rows]
+        return bar_chart(f"{result.title}, seconds", bars, lambda value: f"{value:.2f} s")
     return line_chart(f"{result.title}, seconds", result.axis, series, lambda value: f"{value:g} s")

@@ -10,13 +10,15 @@ import msgspec
 from strongroom.measure.profile import Machine  # noqa: TC001 - msgspec looks at it
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 class Row(msgspec.Struct, frozen=True):
     """One condition: its group (`1 ms, first`), its name, seconds of each run, the most memory.
 
     `place`: where it stands on the x axis of the chart, None for a condition that is no number.
+    `content_bytes`: what was backed up or restored; `stored_bytes`: what a repository took for it;
+    0 where that is not measured. `figure`: another figure of ours; `text`: what the text found.
     """
 
     group: str
@@ -24,6 +26,10 @@ class Row(msgspec.Struct, frozen=True):
     seconds: tuple[float, ...]
     memory_bytes: int = 0
     place: float | None = None
+    content_bytes: int = 0
+    stored_bytes: int = 0
+    figure: str = ""
+    text: str = ""
 
     @property
     def median_seconds(self) -> float:
@@ -81,6 +87,7 @@ class Taken(NamedTuple):
 
     seconds: float
     memory_bytes: int = 0
+    stored_bytes: int = 0
 
 
 def in_turns(
@@ -88,10 +95,13 @@ def in_turns(
     ways: Sequence[Way],
     rounds: int,
     run: Callable[[Way], Iterable[tuple[str, Taken]]],
+    content_bytes: int = 0,
+    texts: Mapping[tuple[str, str], str] | None = None,
 ) -> list[Row]:
     """Every way once a round, the order reversed in every second one.
 
-    `run` gives what it measured by the name of the backup, which goes into the group.
+    `run` gives what it measured by the name of the backup, which goes into the group. `texts`: what
+    the text found, by the names of backup and way.
     """
     taken: dict[tuple[str, str], list[Taken]] = {}
     for number in range(rounds):
@@ -106,7 +116,11 @@ def in_turns(
             tuple(one.seconds for one in taken[backup, way.name]),
             max(one.memory_bytes for one in taken[backup, way.name]),
             way.place,
+            content_bytes,
+            max(one.stored_bytes for one in taken[backup, way.name]),
+            text=(texts or {}).get((backup, way.name), ""),
         )
         for backup in backups
         for way in ways
+        if (backup, way.name) in taken
     ]

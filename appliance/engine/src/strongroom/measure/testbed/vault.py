@@ -25,16 +25,19 @@ Storage {{
   Identity Directory = {folder}/vault
   TLS Require = no
   Clients = "*all*"
-}}
+{more}}}
 Director {{ Name = boss; Password = unused }}
 Device {{ Name = disk; Media Type = File; Archive Device = {folder}/repository }}
 """
 
 
 class Vault:
-    """Runs within its `with` block; `folder` is new and the caller's to remove."""
+    """Runs within its `with` block; `folder` is new and the caller's to remove.
 
-    def __init__(self, folder: Path) -> None:
+    cipher_suites: those of TLS 1.3, "" for OpenSSL's choice.
+    """
+
+    def __init__(self, folder: Path, cipher_suites: str = "") -> None:
         folder.mkdir(parents=True)
         self.folder = folder
         self.repository = folder / "repository"
@@ -51,7 +54,12 @@ class Vault:
         self._sockets = Path(tempfile.mkdtemp(prefix="strongroom-"))
         self.socket = self._sockets / "storage.sock"
         configuration.write_text(
-            _CONFIGURATION.format(port=self.port, folder=folder, socket=self.socket)
+            _CONFIGURATION.format(
+                port=self.port,
+                folder=folder,
+                socket=self.socket,
+                more=f'  TLS Cipher Suites = "{cipher_suites}"\n' if cipher_suites else "",
+            )
         )
         command = [*STRONGROOM, "storage", "--config", str(configuration)]
         self.daemon = Daemon(command, self.environment, folder / "storage.log")

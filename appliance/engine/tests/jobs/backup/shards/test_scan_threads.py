@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from strongroom.jobs.backup.shards.scan_pace import Pace
 from strongroom.jobs.backup.shards.scan_threads import (
     BYTES_IN_FLIGHT,
     Lot,
@@ -29,7 +30,7 @@ def drive(pool: ScanPool) -> None:
 
 
 def run_in_pool(*generators: Steps) -> None:
-    pool = ScanPool(4)
+    pool = ScanPool(Pace(4, 4))
     for steps in generators:
         pool.begin(steps)
     drive(pool)

@@ -2,7 +2,7 @@
 
 Each method is a generator of lots of calls (see `scan_threads`): calls contain what waits for the
 file system, change into the directory and work on its names; everything else is between them.
-With one thread a lot is a single call, so a single-threaded scan has no threading overhead.
+Where a file system answers at once a lot is one call or few, which costs nothing (`scan_places`).
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
     from strongroom.jobs.backup.options import Treatment, Tuning
     from strongroom.jobs.backup.shards.content_reader import ContentReader, Fetched
     from strongroom.jobs.backup.shards.messages import OfScan, ReadContent, ScanDirectory
+    from strongroom.jobs.backup.shards.scan_places import Place
     from strongroom.jobs.backup.shards.scan_threads import Steps
     from strongroom.sources.problem import Problem
 
 # What a shard reads itself of a directory that it scans; the rest is shared out.
 SHARE_BYTES: Final = 16 << 20
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Names that one thread processes at a time: few enough that all threads get some.
-_WINDOW_ROWS: Final = 32
+# Files that one thread reads at a time.
 _FETCH_ROWS: Final = 4
 _WINDOW_BYTES: Final = 256 << 10
 _LOT_BYTES: Final = 4 << 20
@@ -119,8 +119,7 @@ class DirectoryScan:
     def scan(
         self,
         wanted: ScanDirectory,
-        *,
-        threads: int,
+        place: Place,
     ) -> Steps:
         """Do the task. Raises StoreError."""
         task, path = wanted.task, wanted.path
@@ -133,16 +132,15 @@ class DirectoryScan:
             names = yield from self._names(wanted, fd)
             if names is not None:
                 problems: list[Problem] = []
-                found = yield from self._examined(wanted, fd, names, problems, threads)
-                yield from self._compared(wanted, fd, found, problems, threads)
+                found = yield from self._examined(wanted, fd, names, problems, place)
+                yield from self._compared(wanted, fd, found, problems, place)
         finally:
             os.close(fd)
 
     def read_content(
         self,
         wanted: ReadContent,
-        *,
-        threads: int,
+        place: Place,
     ) -> Steps:
         """Do the task. Raises StoreError."""
         task, path = wanted.task, wanted.path
@@ -162,7 +160,7 @@ class DirectoryScan:
                 if self._rules.treatments and selection is not None:
                     (judged,) = yield Lot([partial(_at, fd, selection.judge, path, names, flat)])
                     work.treatments = judged.treatments
-                yield from self._read(fd, work, None, wanted.byte_range, threads)
+                yield from self._read(fd, work, None, wanted.byte_range, place)
             finally:
                 os.close(fd)
         self._send(ContentIsRead(task))
@@ -198,12 +196,13 @@ class DirectoryScan:
         fd: int,
         names: list[bytes],
         problems: list[Problem],
-        threads: int,
+        place: Place,
     ) -> Generator[Lot, list[Any], FoundRows]:
         """The rows that are kept; names that could not be examined become problems."""
         path = wanted.path
-        windows = _windows(names, threads)
-        results = yield Lot([partial(_at, fd, stat_rows, window) for window in windows])
+        windows = place.windows(names)
+        calls = [partial(_at, fd, stat_rows, window) for window in windows]
+        results = yield Lot(calls, 0, "examine", len(names))
         flat = array("q")
         kept: list[bytes] = []
         for window, (columns, failures) in zip(windows, results, strict=True):
@@ -236,7 +235,7 @@ class DirectoryScan:
         fd: int,
         found: FoundRows,
         problems: list[Problem],
-        threads: int,
+        place: Place,
     ) -> Steps:
         """Report the directory as equal to the parent's, or read what changed."""
         task, path = wanted.task, wanted.path
@@ -270,19 +269,20 @@ class DirectoryScan:
             changed = frozenset(work.changed_rows)
             self._send(Examined(taken(path, found, changed, known, devices)))
         if work.changed_rows:
-            yield from self._add_attributes(fd, work, modes, threads)
-            yield from self._read(fd, work, SHARE_BYTES, None, threads)
+            yield from self._add_attributes(fd, work, modes, place)
+            yield from self._read(fd, work, SHARE_BYTES, None, place)
         work.seal()
 
     def _add_attributes(
-        self, fd: int, work: DirectoryWork, modes: list[int], threads: int
+        self, fd: int, work: DirectoryWork, modes: list[int], place: Place
     ) -> Steps:
         """Link targets, extended attributes and flags of the rows that changed."""
         (has_xattrs,) = yield Lot([partial(self._has_xattrs, fd)])
-        windows = _windows(work.changed_rows, threads)
-        results: list[_Attributes] = yield Lot(
-            [partial(_at, fd, self._attributes, work, modes, rows, has_xattrs) for rows in windows]
-        )
+        windows = place.windows(work.changed_rows)
+        calls = [
+            partial(_at, fd, self._attributes, work, modes, rows, has_xattrs) for rows in windows
+        ]
+        results: list[_Attributes] = yield Lot(calls, 0, "attributes", len(work.changed_rows))
         for found in results:
             work.xattrs.update(found.xattrs)
             work.targets.update(found.targets)
@@ -352,13 +352,13 @@ class DirectoryScan:
         work: DirectoryWork,
         share_bytes: int | None,
         byte_range: tuple[int, int] | None,
-        threads: int,
+        place: Place,
     ) -> Steps:
         """Read the content of changed files; small ones by several threads if available."""
         rows = self._reader.rows_to_read(work, share_bytes)
         if byte_range is not None and byte_range[0]:
             work.changed_files = 0  # the reader of the first range counts the file
-        if threads > 1 and byte_range is None:
+        if place.is_slow and byte_range is None:
             rows = yield from self._fetch(fd, work, rows)
         if rows:
             os.fchdir(fd)
@@ -389,7 +389,9 @@ class DirectoryScan:
                     windows.append(window)
                     window, window_bytes = [], 0
                 calls = [partial(_at, fd, self._reader.fetch, work, each) for each in windows]
-                results: list[list[tuple[int, Fetched | None]]] = yield Lot(calls, lot_bytes)
+                results: list[list[tuple[int, Fetched | None]]] = yield Lot(
+                    calls, lot_bytes, "read", sum(map(len, windows))
+                )
                 windows, lot_bytes = [], 0
                 for row_found, fetched in (item for result in results for item in result):
                     if fetched is None:
@@ -403,11 +405,3 @@ def _at(fd: int, call: Callable[..., Any], *arguments: Any) -> Any:
     """Make a call in a directory."""
     os.fchdir(fd)
     return call(*arguments)
-
-
-def _windows(items: Sequence[Any], threads: int) -> list[Any]:
-    """Neighbouring items for each of the threads, at least one window."""
-    if threads == 1 or len(items) <= 1:
-        return [items]
-    size = min(_WINDOW_ROWS, -(-len(items) // threads))
-    return [items[start : start + size] for start in range(0, len(items), size)]

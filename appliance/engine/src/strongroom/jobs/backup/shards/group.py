@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from strongroom.errors import UsageError
 from strongroom.filesets.exclusions import SelectionOptions, compile_selection
@@ -17,6 +17,7 @@ from strongroom.jobs.backup.shards.messages import (
     decode_from_shard,
     decode_to_shard,
 )
+from strongroom.jobs.backup.shards.scan_places import ScanPlan
 from strongroom.jobs.backup.shards.scan_threads import own_working_directory
 from strongroom.jobs.backup.shards.shard import Shard
 from strongroom.jobs.backup.shards.tally import ShardTally
@@ -24,9 +25,8 @@ from strongroom.jobs.workers.channel import CoordinatorChannel, channel_pair
 from strongroom.jobs.workers.fork import await_workers, fork_worker, stop_workers
 from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings, OpenPack
 from strongroom.jobs.writing.stages import StageTimes
-from strongroom.knobs.table import FAR_SCAN_THREADS
 from strongroom.repo.packs import KIND_DATA
-from strongroom.scan.mounts import far_places
+from strongroom.scan.mounts import mounts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from strongroom.jobs.workers.channel import WorkerChannel
     from strongroom.repo.repository import Repository
     from strongroom.sources.source import Source
-
-# Requests in flight per shard on a network or FUSE file system.
-EVERYWHERE: Final = (b"",)
 
 
 class ShardGroup:
@@ -84,7 +81,7 @@ class ShardGroup:
         self._counts_ahead = counts_ahead
         self.count: CountAhead | None = None
         self._streams = source.streams()
-        self.scan_threads, self._far = _scan_threads(options.tuning, paths)
+        self._scan_plan = _scan_plan(options.tuning, paths)
         self.tally = ShardTally(options.tuning.shard_count())
         self._pids: list[int] = []
         self.channels: list[CoordinatorChannel[FromShard]] = []
@@ -131,6 +128,7 @@ class ShardGroup:
                 -(-tuning.workers // shard_count),
                 -(-tuning.upload_queue_size // shard_count),
                 self._options.pack_size_bytes,
+                adapts=not tuning.workers,
             ),
             lambda: self._new_pack(repository, KIND_DATA),
             lambda footer: channel.send(PackStored(footer)),
@@ -144,8 +142,7 @@ class ShardGroup:
                 self._repository.writer.client,
                 lane,
                 self._streams,
-                self.scan_threads,
-                self._far,
+                self._scan_plan,
                 self.tally.of_shard(number),
                 times,
             ).run()
@@ -156,18 +153,14 @@ class ShardGroup:
         repository.close()
 
 
-def _scan_threads(tuning: Tuning, paths: tuple[bytes, ...]) -> tuple[int, tuple[bytes, ...]]:
-    """The number of scan threads, and the places where they are used. Raises UsageError."""
-    if tuning.scan_threads == 1:
-        return 1, ()
-    far = EVERYWHERE if tuning.scan_threads else far_places(paths)
-    if not far:
-        return 1, ()
-    if not own_working_directory():
-        if not tuning.scan_threads:
-            return 1, ()
+def _scan_plan(tuning: Tuning, paths: tuple[bytes, ...]) -> ScanPlan:
+    """How the shards scan. Raises UsageError."""
+    asked = tuning.scan_threads
+    if asked == 1 or own_working_directory():
+        return ScanPlan(asked, {} if asked else mounts_of(paths))
+    if asked:
         raise UsageError(
             "scan threads need a working directory each (unshare), which this sandbox forbids; "
             "allow that system call, or use more shards and 1 scan thread"
         )
-    return tuning.scan_threads or FAR_SCAN_THREADS, far
+    return ScanPlan(1, {})

@@ -17,10 +17,14 @@ import os
 import threading
 from collections import deque
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+
+from strongroom import clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
+
+    from strongroom.jobs.backup.shards.scan_pace import Pace
 
 _CLONE_FS: Final = 0x200
 # File content that lots may hold at the same time; one lot is always allowed.
@@ -28,28 +32,54 @@ BYTES_IN_FLIGHT: Final = 16 << 20
 
 
 class Lot(NamedTuple):
-    """One or more calls that may run concurrently, and the most content they may return."""
+    """One or more calls that may run concurrently.
+
+    size_bytes: the most content they may return. kind: what they do; operations: on how many
+    entries, all together.
+    """
 
     calls: Sequence[Callable[[], Any]]
     size_bytes: int = 0
+    kind: str = "directory"
+    operations: int = 1
 
 
 Steps: TypeAlias = "Generator[Lot, list[Any], None]"
 
 
-def run_here(steps: Steps) -> None:
-    """Run all calls of `steps` in this thread, in order."""
+class LotRunner(Protocol):
+    """Makes calls; gives fewer results than there are calls where others are to make the rest."""
+
+    def run(self, lot: Lot) -> list[Any]:
+        """Make the calls in order. Raises what they raise."""
+
+
+class _AllHere:
+    def run(self, lot: Lot) -> list[Any]:
+        return [call() for call in lot.calls]
+
+
+ALL_HERE: Final = _AllHere()
+
+
+def run_here(steps: Steps, runner: LotRunner = ALL_HERE) -> tuple[Lot, list[Any]] | None:
+    """Run the calls of `steps` in this thread, in order.
+
+    Returns the lot that is not done and the results that it has, where the runner made no more.
+    """
     try:
         lot = next(steps)
         while True:
             try:
-                results = [call() for call in lot.calls]
+                results = runner.run(lot)
             except OSError as error:
                 lot = steps.throw(error)
             else:
+                if len(results) < len(lot.calls):
+                    return lot, results
                 lot = steps.send(results)
     except StopIteration:
-        return
+        return None
 
 
 def own_working_directory() -> bool:
@@ -58,9 +88,9 @@ def own_working_directory() -> bool:
 
 
 class _RunningSteps:
-    """A generator, and the lot it waits for."""
+    """A generator, and the lot it waits for; how long the calls of that waited."""
 
-    __slots__ = ("error", "lot", "missing", "results", "steps", "taken")
+    __slots__ = ("error", "lot", "missing", "results", "steps", "taken", "waited_seconds")
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
@@ -69,42 +99,51 @@ class _RunningSteps:
         self.taken = 0
         self.results: list[Any] = []
         self.error: BaseException | None = None
+        self.waited_seconds = 0.0
 
 
 class ScanPool:
-    """Runs generators with `thread_count` threads, started with the first lot.
+    """Runs generators with as many threads as `pace` says, started when they are needed.
 
     Only the shard's thread calls the methods. `descriptor` is readable when `go_on` has something
     to do. Calls are taken from all lots in turn: some file systems let only one call into a
     directory at a time, and threads that queued there would be lost to the other directories.
-    The lock guards the queue of lots and their counts; the semaphore counts calls not yet taken.
+    The lock guards the queue of lots and their counts. A thread that was woken makes calls until
+    none is left, or until there are more threads awake than there should be.
     """
 
-    def __init__(self, thread_count: int) -> None:
-        self.thread_count = thread_count
+    def __init__(self, pace: Pace) -> None:
         self.running = 0
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._pace = pace
+        self._limit = pace.threads
         self._in_turn: deque[_RunningSteps] = deque()
-        self._calls = threading.Semaphore(0)
+        self._untaken = 0
+        self._awake = 0
+        self._started = 0
+        self._wakings: SimpleQueue[None] = SimpleQueue()
         self._done: SimpleQueue[_RunningSteps] = SimpleQueue()
         self._lock = threading.Lock()
         self._waiting: deque[_RunningSteps] = deque()
         self._bytes = 0
-        self._is_started = False
 
     @property
     def has_room(self) -> bool:
-        """Whether a thread is free for another generator."""
-        return self.running < self.thread_count
+        """Whether another generator would have a thread."""
+        return self.running < self._limit
 
-    def begin(self, steps: Steps) -> None:
-        """Run `steps` up to its first lot. Raises what it raises."""
-        if not self._is_started:
-            self._is_started = True
-            for _ in range(self.thread_count):
-                threading.Thread(target=self._serve, name="scan", daemon=True).start()
+    def begin(self, steps: Steps, lot: Lot | None = None, results: Sequence[Any] = ()) -> None:
+        """Run `steps` up to its next lot; that is `lot`, with these results, if one is given.
+
+        Raises what `steps` raises.
+        """
         self.running += 1
-        self._advance(_RunningSteps(steps))
+        run = _RunningSteps(steps)
+        if lot is None:
+            self._advance(run)
+        else:
+            run.lot = lot
+            self._take_lot(run, results)
 
     def go_on(self) -> None:
         """Run every generator whose lot is done up to its next one. Raises what they raise."""
@@ -114,10 +153,14 @@ class ScanPool:
             return
         while not self._done.empty():
             run = self._done.get()
-            self._bytes -= run.lot.size_bytes
+            lot = run.lot
+            self._bytes -= lot.size_bytes
+            self._pace.took(lot.kind, len(lot.calls), lot.operations, run.waited_seconds)
+            self._limit = self._pace.threads
             self._advance(run)
             while self._waiting and self._fits(self._waiting[0].lot):
                 self._hand_out(self._waiting.popleft())
+        self._wake()
 
     def _advance(self, run: _RunningSteps) -> None:
         error, run.error = run.error, None
@@ -131,7 +174,13 @@ class ScanPool:
         except StopIteration:
             self.running -= 1
             return
-        run.results = [None] * len(run.lot.calls)
+        self._take_lot(run, ())
+
+    def _take_lot(self, run: _RunningSteps, results: Sequence[Any]) -> None:
+        run.taken = len(results)
+        run.missing = len(run.lot.calls) - run.taken
+        run.results = [*results, *[None] * run.missing]
+        run.waited_seconds = 0.0
         # Lots without content overtake those that wait for room.
         if run.lot.size_bytes and (self._waiting or not self._fits(run.lot)):
             self._waiting.append(run)
@@ -143,29 +192,57 @@ class ScanPool:
 
     def _hand_out(self, run: _RunningSteps) -> None:
         self._bytes += run.lot.size_bytes
-        run.missing = len(run.lot.calls)
-        run.taken = 0
         with self._lock:
             self._in_turn.append(run)
-        self._calls.release(run.missing)
+            self._untaken += run.missing
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._lock:
+            free = self._limit - self._awake
+            if self._untaken > free:
+                self._pace.is_full()
+            woken = max(0, min(self._untaken, free))
+            self._awake += woken
+            missing = self._awake - self._started
+        for _ in range(missing):
+            self._started += 1
+            threading.Thread(target=self._serve, name="scan", daemon=True).start()
+        for _ in range(woken):
+            self._wakings.put(None)
 
     def _serve(self) -> None:
         own_working_directory()
         while True:
-            self._calls.acquire()
-            with self._lock:
-                run = self._in_turn.popleft()
-                place = run.taken
-                run.taken += 1
-                if run.taken < len(run.lot.calls):
-                    self._in_turn.append(run)
-            try:
-                run.results[place] = run.lot.calls[place]()
-            except BaseException as error:  # noqa: BLE001 - raised in the generator
-                run.error = error
-            with self._lock:
-                run.missing -= 1
-                is_last = not run.missing
-            if is_last:
-                self._done.put(run)
-                os.eventfd_write(self.descriptor, 1)
+            self._wakings.get()
+            while (taken := self._take()) is not None:
+                self._make(*taken)
+
+    def _take(self) -> tuple[_RunningSteps, int] | None:
+        """The next call, a place in a lot; None where this thread is to sleep."""
+        with self._lock:
+            if not self._in_turn or self._awake > self._limit:
+                self._awake -= 1
+                return None
+            run = self._in_turn.popleft()
+            place = run.taken
+            run.taken += 1
+            self._untaken -= 1
+            if run.taken < len(run.lot.calls):
+                self._in_turn.append(run)
+            return run, place
+
+    def _make(self, run: _RunningSteps, place: int) -> None:
+        begun, computed = clock.elapsed_seconds(), clock.thread_seconds()
+        try:
+            run.results[place] = run.lot.calls[place]()
+        except BaseException as error:  # noqa: BLE001 - raised in the generator
+            run.error = error
+        waited = clock.elapsed_seconds() - begun - (clock.thread_seconds() - computed)
+        with self._lock:
+            run.waited_seconds += max(0.0, waited)
+            run.missing -= 1
+            is_last = not run.missing
+        if is_last:
+            self._done.put(run)
+            os.eventfd_write(self.descriptor, 1)

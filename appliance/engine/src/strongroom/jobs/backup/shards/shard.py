@@ -34,10 +34,12 @@ from strongroom.jobs.backup.shards.messages import (
     ScanDirectory,
     Scanned,
 )
-from strongroom.jobs.backup.shards.scan_threads import ScanPool, run_here
+from strongroom.jobs.backup.shards.scan_pace import BOUNDS, GIVEN, QUICK, Pace
+from strongroom.jobs.backup.shards.scan_places import Places
+from strongroom.jobs.backup.shards.scan_threads import ALL_HERE, ScanPool, run_here
+from strongroom.jobs.backup.shards.tally import BOUND, HIGHEST, THREADS
 from strongroom.jobs.writing.block_assembly import BlockAssembler
 from strongroom.jobs.writing.stages import WAIT
-from strongroom.scan.mounts import lies_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.backup.options import Tuning
     from strongroom.jobs.backup.shards.directory_scan import ScanRules
     from strongroom.jobs.backup.shards.messages import ShardTask, ToShard
+    from strongroom.jobs.backup.shards.scan_places import ScanPlan
     from strongroom.jobs.workers.channel import WorkerChannel
     from strongroom.jobs.writing.deduplication import ChunkGroup, GroupAnswer
     from strongroom.jobs.writing.pack_lanes import BlockLane
@@ -56,10 +59,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Shard:
-    """The loop of one shard process.
-
-    `far`: places scanned with `scan_threads` threads; all others use this thread.
-    """
+    """The loop of one shard process."""
 
     def __init__(
         self,
@@ -69,8 +69,7 @@ class Shard:
         keys: OwnerKeys,
         lane: BlockLane,
         streams: Iterator[Stream],
-        scan_threads: int,
-        far: tuple[bytes, ...],
+        scan_plan: ScanPlan,
         tally: memoryview,
         times: StageTimes,
     ) -> None:
@@ -88,8 +87,12 @@ class Shard:
         self._scan = DirectoryScan(
             rules, tuning, self._reader, channel.send, self._parent_rows, self._deliver
         )
-        self._far = far
-        self._pool = ScanPool(scan_threads)
+        asked = scan_plan.asked
+        self._pace = Pace(asked, asked) if asked else Pace()
+        self._places = Places(scan_plan, self._pace)
+        self._pool = ScanPool(self._pace)
+        self._tally = tally
+        self._tell_threads(1, GIVEN if asked else QUICK)
         self._times = times
 
     def run(self) -> None:
@@ -107,21 +110,25 @@ class Shard:
         """Whether to start a task now; all but scans and reads wait for earlier tasks."""
         if not isinstance(task, ScanDirectory | ReadContent):
             return not self._pool.running
-        return not lies_below(task.path, self._far) or self._pool.has_room
+        place = self._places.of(task.path)
+        if place.is_due and not self._pool.running:
+            place.try_without()
+        return not place.is_slow or (self._pool.has_room and not place.is_due)
 
     def _begin(self, task: ShardTask) -> bool:
         """Do or start one task; returns whether it was the last."""
         if isinstance(task, ScanDirectory | ReadContent):
-            is_far = bool(self._far) and lies_below(task.path, self._far)
-            threads = self._pool.thread_count if is_far else 1
+            place = self._places.of(task.path)
             if isinstance(task, ScanDirectory):
-                steps = self._scan.scan(task, threads=threads)
+                steps = self._scan.scan(task, place)
             else:
-                steps = self._scan.read_content(task, threads=threads)
-            if is_far:
+                steps = self._scan.read_content(task, place)
+            if place.is_slow:
                 self._pool.begin(steps)
-            else:
-                run_here(steps)
+            # Beside threads of ours a call waits for them, too.
+            elif rest := run_here(steps, ALL_HERE if self._pool.running else place):
+                self._pool.begin(steps, *rest)
+            self._tell_pace()
         elif isinstance(task, ReadStreams):
             self._read_streams(task.task)
         else:
@@ -140,10 +147,23 @@ class Shard:
             poll.register(self._pool.descriptor, select.POLLIN)
             ready = {descriptor for descriptor, _ in poll.poll()}
             if self._channel.fileno() not in ready:
-                self._pool.go_on()
+                self._go_on()
                 return
         self._receive()
+        self._go_on()
+
+    def _go_on(self) -> None:
         self._pool.go_on()
+        self._tell_pace()
+
+    def _tell_pace(self) -> None:
+        if self._pool.running:
+            self._tell_threads(self._pace.threads, self._pace.bound)
+
+    def _tell_threads(self, threads: int, bound: str) -> None:
+        self._tally[THREADS] = threads
+        self._tally[HIGHEST] = max(self._tally[HIGHEST], threads)
+        self._tally[BOUND] = BOUNDS.index(bound)
 
     def _claim(self, groups: list[ChunkGroup]) -> None:
         self._channel.send(Claim(groups))

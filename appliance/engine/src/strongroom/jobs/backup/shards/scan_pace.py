@@ -1,0 +1,155 @@
+"""How many calls to a slow file system are worth having under way at once, in one shard.
+
+Calls that wait for a server wait side by side, so more of them are faster, up to where the server,
+a link or this process has as much as it can do: from there on each only waits longer. So the number
+doubles while calls wait about as long as ever, and later grows by a quarter; where they wait nearly
+twice as long it is halved, the first time on and on while that shortens the waits, for the number
+that it began with may have been too many. If halving it twice does not shorten the waits, it was
+not the crowd: the file system has become slower, and the number is what it was before. Calls of
+different kinds (look-ups, reads) are each compared with their own kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from strongroom.knobs.table import MOST_SCAN_THREADS
+
+FIRST_THREADS: Final = 16
+# A judgement takes so many calls of each thread.
+_CALLS_A_THREAD: Final = 2
+# Waits, as a multiple of the shortest ones, below which there is room for more, and from which on
+# there are too many; and the part of them at which a halving has helped.
+_ROOM: Final = 1.4
+_CROWD: Final = 1.8
+_EASED: Final = 0.75
+_TRIALS: Final = 2
+# Waits that are shorter are not told apart: what is in memory answers at once.
+_SHORTEST_SECONDS: Final = 50e-6
+
+# What bounds the number: the file system answers at once, so one thread is enough; it was given;
+# it is the most that is tried; more would only wait longer; there was no more to examine at once.
+QUICK, GIVEN, MOST, WAITS, TREE = BOUNDS = ("quick", "given", "most", "waits", "tree")
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Calls of a kind: those since the last judgement, and the shortest mean wait so far."""
+
+    operations: int = 0
+    waited_seconds: float = 0.0
+    shortest_seconds: float = 0.0
+
+    @property
+    def mean_seconds(self) -> float:
+        return max(_SHORTEST_SECONDS, self.waited_seconds / self.operations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Half as many threads are tried.
+
+    `crowding`: before this halving; `threads`: before the first. `goes_on`: halve on while it
+    helps. `helped`, `failed`: whether it did, and how often it did not.
+    """
+
+    crowding: float
+    threads: int
+    goes_on: bool
+    helped: bool = False
+    failed: int = 0
+
+
+class Pace:
+    """`threads` says how many now; with `most` equal to `first` it stays so."""
+
+    def __init__(self, first: int = FIRST_THREADS, most: int = MOST_SCAN_THREADS) -> None:
+        self.threads = first
+        self.highest = first
+        self.bound = GIVEN if first == most else TREE
+        self._most = most
+        self._is_fixed = first == most
+        self._kinds: dict[str, _Kind] = {}
+        self._calls = 0
+        self._is_full = False
+        self._doubles = True
+        self._skips = False
+        self._trial: _Trial | None = None
+
+    def is_full(self) -> None:
+        """Calls wait for a thread: all are in use."""
+        self._is_full = True
+
+    def took(self, kind: str, calls: int, operations: int, waited_seconds: float) -> None:
+        """So many calls have ended: with so many operations, which waited so long together."""
+        if self._is_fixed:
+            return
+        found = self._kinds.setdefault(kind, _Kind())
+        found.operations += operations
+        found.waited_seconds += waited_seconds
+        self._calls += calls
+        if self._calls >= _CALLS_A_THREAD * self.threads:
+            if self._skips:
+                # These began before the last change.
+                self._skips = False
+            else:
+                self._judge()
+            for one in self._kinds.values():
+                one.operations, one.waited_seconds = 0, 0.0
+            self._calls = 0
+            self._is_full = False
+
+    def _judge(self) -> None:
+        crowding = self._crowding()
+        if self._trial is not None:
+            self._end_trial(self._trial, crowding)
+        elif crowding >= _CROWD and self.threads > 1:
+            self.bound = WAITS
+            self._halve(_Trial(crowding, self.threads, goes_on=self._doubles))
+            self._doubles = False
+        elif not self._is_full:
+            self.bound = TREE
+        elif crowding < _ROOM:
+            step = self.threads if self._doubles else max(1, self.threads // 4)
+            self.threads = min(self._most, self.threads + step)
+            self.highest = max(self.highest, self.threads)
+            self.bound = MOST if self.threads == self._most else WAITS
+
+    def _halve(self, trial: _Trial) -> None:
+        self._trial = trial
+        self.threads //= 2
+        self._skips = True
+
+    def _end_trial(self, trial: _Trial, crowding: float) -> None:
+        """Half as many threads were tried."""
+        self._trial = None
+        if crowding <= _EASED * trial.crowding:
+            if trial.goes_on and self.threads > 1:
+                self._halve(replace(trial, crowding=crowding, helped=True))
+        elif trial.helped:
+            self.threads *= 2
+        elif trial.failed + 1 < _TRIALS and self.threads > 1:
+            self._halve(replace(trial, crowding=crowding, failed=trial.failed + 1))
+        else:
+            self.threads = trial.threads
+            self._begin_anew()
+
+    def _crowding(self) -> float:
+        """How long calls waited, as a multiple of the shortest waits of their kinds."""
+        waited = shortest = 0.0
+        for kind in self._kinds.values():
+            if not kind.operations:
+                continue
+            mean = kind.mean_seconds
+            if not kind.shortest_seconds or mean < kind.shortest_seconds:
+                kind.shortest_seconds = mean
+            waited += kind.operations * mean
+            shortest += kind.operations * kind.shortest_seconds
+        return waited / shortest if shortest else 1.0
+
+    def _begin_anew(self) -> None:
+        """The file system is slower than it was: compare with what it is now."""
+        for kind in self._kinds.values():
+            if kind.operations:
+                kind.shortest_seconds = kind.mean_seconds

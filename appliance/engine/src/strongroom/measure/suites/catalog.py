@@ -1,0 +1,75 @@
+"""All suites by name: what each is called, what it is compared with, and what it takes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from strongroom.measure.suites.result import Row
+
+
+class Suite(NamedTuple):
+    """A suite. `needed_bytes` on the disk at scale 1; the other names are of its module."""
+
+    title: str
+    summary: str
+    axis: str
+    needed_bytes: int
+    module: str
+    measure: str
+    seed: str
+    reference: str
+
+    def load(self) -> tuple[Callable[..., tuple[str, list[Row]]], str, str]:
+        """What measures it, its seed, and the condition that others are compared with."""
+        module = import_module(f"strongroom.measure.suites.{self.module}")
+        found = (getattr(module, name) for name in (self.measure, self.seed, self.reference))
+        measure, seed, reference = found
+        return measure, seed, reference
+
+
+SUITES: Final = {
+    "bacula-latency": Suite(
+        "Scan threads on a slow file server",
+        "one job with scan threads against nine jobs, on a file system that answers late",
+        "scan threads", 100 << 20, "bacula_latency", "measure_latency", "SEED", "NINE",
+    ),
+    "bareos-compression": Suite(
+        "Codecs and workers",
+        "codecs by workers, on recordings, a root file system and sources; backup and restore",
+        "workers", 20 << 30, "bareos", "measure_compression", "COMPRESSION_SEED", "INLINE",
+    ),
+    "bareos-tls": Suite(
+        "TLS, ciphers and kTLS",
+        "no TLS, TLS by cipher and in the kernel, with and without compression",
+        "", 12 << 30, "bareos_tls", "measure_tls", "SEED", "TLS",
+    ),
+    "bareos-acl-xattr": Suite(
+        "ACLs and extended attributes",
+        "with and without them, on sources and on files that have some",
+        "", 8 << 30, "bareos", "measure_acl_xattr", "ACL_SEED", "KEPT",
+    ),
+    "bareos-signature": Suite(
+        "Signatures",
+        "each digest, on recordings and sources",
+        "", 14 << 30, "bareos", "measure_signature", "SIGNATURE_SEED", "UNSIGNED",
+    ),
+    "hashbackup": Suite(
+        "A million empty files",
+        "by 1, 2, 4 and 8 shards: time, memory, catalog",
+        "shards", 2 << 30, "hashbackup", "measure_hashbackup", "SEED", "ONE",
+    ),
+    "obnam": Suite(
+        "Upload queue and LRU over a thin link",
+        "upload queue and LRU, a tree that hardly changes, a link of 1 ms and 3 MB/s",
+        "blocks in the upload queue", 12 << 30, "obnam", "measure_obnam", "SEED", "DEFAULTS",
+    ),
+    "tsm-baseline": Suite(
+        "What bounds a client, step by step",
+        "stat rate, content, disk, network, and the backups that they predict",
+        "reads at once", 8 << 30, "tsm_baseline", "measure_tsm", "SEED", "WALK",
+    ),
+}  # fmt: skip

@@ -1,0 +1,83 @@
+"""Backups and restores of ours and of peers, each into a fresh repository."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Final
+
+from strongroom.errors import UsageError
+from strongroom.measure.suites.result import Taken
+from strongroom.measure.testbed.command import CommandError, measure
+from strongroom.measure.testbed.local import STRONGROOM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from strongroom.measure.suites.peers import Peer
+
+_PASSWORD: Final = "of a measurement"  # noqa: S105 - of a repository that is thrown away
+BACKUP: Final = "backup"
+RESTORE: Final = "restore"
+
+
+class Fresh:
+    """Measures in `folder`, which is left empty again."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._environment = dict(environment)
+        self._repository = folder / "repository"
+        self._restored = folder / "restored"
+
+    def ours(self, data: Path, *words: str, restores: bool = True) -> Iterator[tuple[str, Taken]]:
+        """A first backup with these options and, with `restores`, its restore."""
+        place = ["--repo", str(self._repository), "--no-cache"]
+        commands = [
+            [*STRONGROOM, "init", *place],
+            [*STRONGROOM, "backup", *place, *words, str(data)],
+            [*STRONGROOM, "restore", *place, "latest", "--target", str(self._restored)],
+        ]
+        yield from self._run(commands, {"STRONGROOM_PASSWORD": _PASSWORD}, restores=restores)
+
+    def peer(self, peer: Peer, data: Path, *, restores: bool = True) -> Iterator[tuple[str, Taken]]:
+        """The same by another program."""
+        commands = [
+            peer.prepare(self._repository),
+            peer.back_up(self._repository, data),
+            peer.restore(self._repository, self._restored),
+        ]
+        yield from self._run(commands, peer.environment, restores=restores)
+
+    def _run(
+        self, commands: Sequence[list[str]], environment: Mapping[str, str], *, restores: bool
+    ) -> Iterator[tuple[str, Taken]]:
+        prepare, back_up, restore = commands
+        everything = {**self._environment, **environment}
+        try:
+            self._measure(prepare, everything)
+            yield BACKUP, self._measure(back_up, everything)
+            if restores:
+                self._restored.mkdir()
+                yield RESTORE, self._measure(restore, everything)
+        finally:
+            for path in self._folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _measure(self, command: list[str], environment: Mapping[str, str]) -> Taken:
+        try:
+            found = measure(command, environment, self._folder, self._folder / "log")
+        except CommandError as error:
+            raise UsageError(f"nothing can be measured: {error}") from error
+        return Taken(found.wall_seconds, found.peak_pss_bytes, size_of(self._repository))
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of all files below `folder`."""
+    return sum(
+        os.lstat(os.path.join(parent, name)).st_size
+        for parent, _, names in os.walk(folder)
+        for name in names
+    )

@@ -1,0 +1,134 @@
+"""`tsm-baseline`: the steps of a guide to what bounds a backup client, from the disk to the backup.
+
+The text: the guide to baselines of IBM's storage manager (TSM). The parts are those of `strongroom
+baseline`, followed by the backups that they predict.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from strongroom import clock
+from strongroom.errors import UsageError
+from strongroom.measure.comparison import Measured, compare
+from strongroom.measure.disk import measure_disk
+from strongroom.measure.network import measure_network
+from strongroom.measure.processor import machine, measure_speed, works
+from strongroom.measure.profile import Profile
+from strongroom.measure.suites.data import MAKERS
+from strongroom.measure.suites.result import Row
+from strongroom.measure.testbed.command import CommandError, measure
+from strongroom.measure.testbed.daemons import DaemonError
+from strongroom.measure.testbed.vault import Vault
+from strongroom.measure.tree import measure_tree
+from strongroom.net.channels.connecting import connect
+from strongroom.net.identities.identity import Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from strongroom.measure.profile import DiskProfile, NetworkProfile, Tree
+    from strongroom.net.channels.channel import Channel
+
+SECONDS: Final = 2.0
+WALK: Final = "walk, as it was"
+SEED: Final = (
+    "A guide to baselines of TSM: measure random reads and the stat rate of a disk, count the "
+    "reads that a walk takes and the files for each, then the network, and judge a backup by them. "
+    "Its figures of streaming reads are left open there (TBD), and its others are of disks and "
+    "machines that are not ours: here stand ours alone. Cold figures take `strongroom baseline "
+    "--cold`, which empties the caches of the whole machine."
+)
+
+
+def measure_tsm(
+    folder: Path, scale: float, rounds: int, tell: Callable[[str], None]
+) -> tuple[str, list[Row]]:
+    """What was backed up, and the rows. `folder` is new. Raises UsageError."""
+    tell("making root")
+    data = MAKERS["root"](folder / "root", scale)
+    seconds = max(0.1, SECONDS * scale)
+    tree, _ = measure_tree(str(data.folder), seconds, cold=False, tell=tell)
+    disk = measure_disk(str(folder), seconds, tell)
+    here = machine()
+    speeds = tuple(measure_speed(work, seconds / 10, here.cores) for work in works())
+    try:
+        with Vault(folder / "vault") as vault:
+            network = measure_network(
+                f"127.0.0.1:{vault.port}", lambda: _connect(vault), seconds, tell
+            )
+            profile = Profile(clock.utc_text(clock.now_ns()), here, speeds, disk, tree, network)
+            rows = [*_of_tree(tree), *_of_disk(disk), *_of_network(network)]
+            for number in range(rounds + 1):
+                what = f"incremental {number}" if number else "full"
+                tell(f"backup, {what}")
+                rows.append(_of_backup(vault, data.folder, what, profile))
+    except (CommandError, DaemonError, OSError) as error:
+        raise UsageError(f"nothing can be measured: {error}") from error
+    return data.words, rows
+
+
+def _connect(vault: Vault) -> Channel:
+    identity = Identity.load(str(vault.folder / "web1"))
+    return connect("127.0.0.1", vault.port, "127.0.0.1", identity, "tls")
+
+
+def _of_tree(tree: Tree) -> list[Row]:
+    rows = []
+    for walk in tree.walks:
+        figure = f"{walk.entries_per_second:,.0f} entries/s"
+        if walk.read_ios:
+            figure += f", {walk.entries / walk.read_ios:,.1f} for each read"
+        elif walk.read_ios is not None:
+            figure += ", no reads"
+        name = "walk, warm" if walk.state == "warm" else WALK
+        rows.append(Row("1 metadata", name, (walk.seconds,), figure=figure))
+    cost = f"{tree.open_us:.1f} us to open and read, {tree.attributes_us:.1f} us for attributes"
+    content = tree.size_bytes / max(1.0, tree.content_bytes_per_second)
+    rows.append(
+        Row("2 content", "files, one after the other", (content,), figure=cost,
+            content_bytes=tree.size_bytes, text="TBD")
+    )  # fmt: skip
+    return rows
+
+
+def _of_disk(disk: DiskProfile) -> list[Row]:
+    rows = [
+        Row("3 random reads of 4 KiB", f"{one.depth} at once", (one.mean_us / 1e6,),
+            place=one.depth,
+            figure=f"{one.reads_per_second:,.0f} a second, 99% within {one.p99_us:,.0f} us")
+        for one in disk.random_reads
+    ]  # fmt: skip
+    rows += [
+        Row("4 streaming", f"{one.direction}, blocks of {one.block_bytes >> 10:,} KiB",
+            ((1 << 30) / one.bytes_per_second,), content_bytes=1 << 30, text="TBD")
+        for one in disk.streaming
+    ]  # fmt: skip
+    return rows
+
+
+def _of_network(network: NetworkProfile) -> list[Row]:
+    return [
+        Row("5 network, loopback", f"{one.direction}, {one.streams} streams",
+            ((1 << 30) / one.bytes_per_second,), content_bytes=1 << 30,
+            figure=f"round trip {network.rtt_us:,.0f} us")
+        for one in network.transfers
+    ]  # fmt: skip
+
+
+def _of_backup(vault: Vault, data: Path, what: str, profile: Profile) -> Row:
+    log = vault.folder / "log"
+    found = measure(vault.backup("tls", str(data)), vault.environment, vault.folder, log)
+    summary = json.loads(log.read_bytes().splitlines()[-1])
+    entries = summary["files"] + summary["directories"] + summary["others"]
+    measured = Measured(entries, summary["files_read"], summary["bytes_read"], found.wall_seconds)
+    beside = compare(profile, measured)
+    figure = f"{entries / found.wall_seconds:,.0f} entries/s"
+    if beside is not None:
+        figure += f", predicted {beside.predicted.seconds:,.2f} s"
+    return Row(
+        "6 backup", what, (found.wall_seconds,), found.peak_pss_bytes,
+        content_bytes=summary["bytes_read"], figure=figure,
+    )  # fmt: skip

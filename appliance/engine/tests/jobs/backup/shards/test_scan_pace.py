@@ -1,0 +1,125 @@
+"""The number of scan threads, against simulated file systems that answer late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from strongroom.jobs.backup.shards.scan_pace import GIVEN, MOST, TREE, WAITS, Pace
+
+# Seconds that an operation waits with so many of them under way.
+Server = Callable[[int], float]
+
+
+def server(latency: float, rate: float = float("inf")) -> Server:
+    """One that answers after `latency`, and at most `rate` operations a second."""
+    return lambda threads: max(latency, threads / rate)
+
+
+def rate_of(answers: Server, threads: int) -> float:
+    return threads / answers(threads)
+
+
+def run(
+    pace: Pace, answers: Server, calls: int, noise: Random | None = None, busy: int = 999
+) -> None:
+    """`calls` calls of one operation; a tree that has `busy` of them at once."""
+    done = 0
+    under_way = [pace.threads] * min(busy, pace.threads)
+    while done < calls:
+        # Each call was begun when so many were under way.
+        begun_with = under_way.pop(0)
+        waited = answers(min(busy, begun_with))
+        if noise is not None:
+            waited *= noise.uniform(0.7, 1.5)
+        if busy > pace.threads:
+            pace.is_full()
+        pace.took("examine", 1, 1, waited)
+        done += 1
+        while len(under_way) < min(busy, pace.threads):
+            under_way.append(pace.threads)
+
+
+@pytest.mark.parametrize("latency", [0.0002, 0.001, 0.005, 0.05])
+def test_a_server_with_room_gets_as_many_as_are_tried(latency):
+    pace = Pace(8, 64)
+    run(pace, server(latency), 600)
+    assert (pace.threads, pace.bound) == (64, MOST)
+
+
+@pytest.mark.parametrize("worth", [2, 4, 8, 20, 40])
+def test_a_server_at_its_limit_is_kept_there_and_not_crowded(worth):
+    answers = server(0.001, worth / 0.001)
+    pace = Pace(8, 64)
+    run(pace, answers, 4000)
+    seen = []
+    for _ in range(50):
+        run(pace, answers, 100)
+        seen.append(pace.threads)
+    best = max(rate_of(answers, threads) for threads in range(1, 65))
+    mean = sum(rate_of(answers, threads) for threads in seen) / len(seen)
+    assert mean >= 0.9 * best
+    assert max(seen) <= 3 * worth + 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_does_not_keep_it_from_what_is_worth_having(seed):
+    pace = Pace(8, 64)
+    noise = Random(seed)
+    run(pace, server(0.002), 3000, noise)
+    seen = []
+    for _ in range(50):
+        run(pace, server(0.002), 100, noise)
+        seen.append(pace.threads)
+    assert sum(seen) / len(seen) > 0.8 * 64
+
+
+def test_what_was_in_memory_first_does_not_count_as_the_shortest_wait():
+    pace = Pace(8, 64)
+    run(pace, server(0.0), 500)
+    run(pace, server(0.005), 2000)
+    assert pace.threads == 64
+
+
+@pytest.mark.parametrize("worth", [1, 2, 4])
+def test_a_server_that_is_crowded_from_the_beginning_gets_no_more(worth):
+    answers = server(0.0002, worth / 0.0002)
+    pace = Pace(8, 64)
+    run(pace, answers, 3000)
+    assert pace.highest == 16
+    assert pace.threads <= 8
+
+
+def test_a_server_that_becomes_slower_or_is_shared_is_followed():
+    pace = Pace(8, 64)
+    run(pace, server(0.001), 2000)
+    run(pace, server(0.001, 4000), 6000)
+    assert pace.threads <= 12
+    assert pace.bound == WAITS
+    run(pace, server(0.001), 6000)
+    assert pace.threads == 64
+
+
+def test_a_tree_without_more_at_once_does_not_raise_it():
+    pace = Pace(8, 64)
+    run(pace, server(0.001), 2000, busy=5)
+    assert (pace.threads, pace.bound) == (8, TREE)
+
+
+def test_kinds_are_compared_with_themselves():
+    pace = Pace(8, 64)
+    for turn in range(400):
+        pace.is_full()
+        if turn % 7 < 4:
+            pace.took("examine", 16, 64, 64 * 0.001)
+        else:
+            pace.took("read", 16, 16, 16 * 0.02)
+    assert pace.threads == 64
+
+
+def test_a_number_that_was_given_stays():
+    pace = Pace(9, 9)
+    run(pace, server(0.001, 1000), 1000)
+    assert (pace.threads, pace.highest, pace.bound) == (9, 9, GIVEN)
