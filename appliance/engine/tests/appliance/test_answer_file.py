@@ -109,6 +109,10 @@ def answer_files(draw: st.DrawFn) -> dict[str, object]:
         "agents": {"tokens": [{"group": "no", "names": "web*",
                                "uses": draw(st.integers(1, 10_000))}]},
         "updates": {"security": draw(st.booleans()), "reboot": "03:30"},
+        "installation": draw(st.sampled_from([
+            {"disk": "first", "min_size": "20 GB", "max_size": "1 TB", "erase": "first"},
+            {"disk": "/dev/disk/by-id/ata-X", "erase": "ata-X", "finish": "reboot"},
+        ])),
     }  # fmt: skip
     left_out = draw(st.sets(st.sampled_from(sorted(parts.keys() - {"appliance"}))))
     return {"version": 1, **{name: one for name, one in parts.items() if name not in left_out}}
@@ -211,6 +215,17 @@ def test_a_secret_is_never_part_of_a_message(secret):
         ("appliance: {}", "`address` is missing", "hostname"),
         ("updates: {security: perhaps}", "neither yes nor no: perhaps", "write yes or no"),
         ("updates: {reboot: 3}", "this cannot be: 3", "03:30"),
+        ("installation: {}", "`disk` is missing", "disk"),
+        ("installation: {disk: second}", "this cannot be: second", "`first`, or a path in /dev"),
+        ("installation: {disk: first, min_size: big}", "this cannot be: big", "100 GB"),
+        ("installation: {disk: first, min_size: 2 GB, max_size: 1 GB}", "no disk has a size",
+         "2 GB at least"),
+        ("installation: {disk: /dev/vda, max_size: 1 TB}", "names one disk", "`disk: first`"),
+        ("installation: {disk: first, erase: vda}", "does not name the disk", "write first"),
+        ("installation: {disk: /dev/vda, erase: yes}", "does not name the disk", "write vda"),
+        ("installation: {disk: first, finish: later}", "no such choice: later", "poweroff"),
+        ("installation: {disk: /dev/vda}\ndata_disk: {device: /dev/vda}", "disk of the system",
+         "of their own"),
         ("hostname: &a vault", "anchors", "quotes"),
         ("hostname: !!python/name:os.system vault", "the tag", "quotes"),
         ("hostname: a\nhostname: b", "a second time", "line 2"),

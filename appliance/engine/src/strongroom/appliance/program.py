@@ -91,6 +91,9 @@ def parser() -> argparse.ArgumentParser:
     alone = actions.add_parser(
         "install-unattended", help="find answers and do what they say: the ISO calls it"
     )
+    alone.add_argument(
+        "--or-ask", action="store_true", help="do nothing if no answers say where to: a menu asks"
+    )
     alone.set_defaults(act=_install_unattended)
     add_update_commands(actions)
     return top
@@ -230,6 +233,7 @@ def _paper(arguments: Any, terminal: Terminal) -> int:
 
 def _install(arguments: Any, terminal: Terminal) -> int:
     from strongroom.appliance.answers.reading import examine, read_bytes
+    from strongroom.appliance.disks.choosing import chosen_disk
     from strongroom.appliance.installing import IMAGE, install
 
     _need_root("install to a disk")
@@ -240,7 +244,8 @@ def _install(arguments: Any, terminal: Terminal) -> int:
         if answers is None:
             raise ConfigurationError("\n".join(one.text(arguments.answers) for one in faults))
         if answers.installation is not None and disk is None:
-            disk, word = answers.installation.disk, word or answers.installation.erase
+            disk, erasable = chosen_disk(answers.installation)
+            word = word or erasable
     if disk is None:
         raise UsageError("which disk? Give --disk, or a part `installation` in the answers")
     install(arguments.image or IMAGE, disk, word, data, at_once(terminal))
@@ -251,7 +256,7 @@ def _install_unattended(arguments: Any, terminal: Terminal) -> int:
     from strongroom.appliance.installing import install_unattended
 
     _need_root("install to a disk")
-    install_unattended(at_once(terminal))
+    install_unattended(at_once(terminal), or_ask=arguments.or_ask)
     return EXIT_DONE
 
 
