@@ -205,6 +205,8 @@ def test_a_secret_is_never_part_of_a_message(secret):
          "cannot be: 4095", "1 to 4094"),
         ("data_disk: {device: /dev/vdb, erase: vdc}", "does not name the disk", "vdb"),
         ("data_disk: {device: /dev/vdb, encryption: passphrase}", "needs a passphrase", "add"),
+        ("data_disk: {device: /dev/vdb, encryption: tpm2}", "needs a passphrase", "add"),
+        ("data_disk: {device: /dev/vdb, passphrase: correct horse}", "not to be encrypted", "tpm2"),
         ("data_disk: {device: /dev/../etc/passwd}", "cannot be", "/dev/disk/by-id"),
         ("admin: {name: root}", "cannot be: root", "none of the system's own"),
         ("admin: {ssh_keys: [ssh-ed25519 AAAA]}", "cannot be", "id_ed25519.pub"),

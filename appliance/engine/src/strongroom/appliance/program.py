@@ -75,6 +75,13 @@ def parser() -> argparse.ArgumentParser:
         "--passphrase-file", metavar="FILE", help="its first line; else it is asked for"
     )
     unlocking.set_defaults(act=_unlock)
+    recovering = actions.add_parser(
+        "recovery-key", help="make a recovery key of the encrypted data disk, and print it"
+    )
+    recovering.add_argument(
+        "--passphrase-file", metavar="FILE", help="that of the disk, in the first line"
+    )
+    recovering.set_defaults(act=_recovery_key)
     bundling = actions.add_parser("bundle", help="write a support bundle, which has no secret")
     bundling.add_argument("file", metavar="FILE", help="a new file, such as support.tar.gz")
     bundling.set_defaults(act=_bundle)
@@ -200,17 +207,32 @@ def _state(arguments: Any, terminal: Terminal) -> int:
 
 def _unlock(arguments: Any, terminal: Terminal) -> int:
     from strongroom.appliance.disks.unlocking import unlock_and_start
-    from strongroom.cli.passphrase import passphrase_from_file
 
     _need_root("unlock a disk")
-    if arguments.passphrase_file:
-        passphrase = passphrase_from_file(arguments.passphrase_file, terminal).decode()
-    else:
-        import getpass
-
-        passphrase = getpass.getpass("passphrase of the data disk: ")
-    unlock_and_start(passphrase, terminal.line)
+    unlock_and_start(_passphrase(arguments.passphrase_file, terminal), terminal.line)
     return EXIT_DONE
+
+
+def _recovery_key(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.disks.tpm import new_recovery_key
+    from strongroom.appliance.paper import recovery_lines
+
+    _need_root("make a recovery key")
+    key = new_recovery_key(_passphrase(arguments.passphrase_file, terminal))
+    for line in recovery_lines(key):
+        terminal.line(line)
+    return EXIT_DONE
+
+
+def _passphrase(file: str | None, terminal: Terminal) -> str:
+    """Of the data disk: the first line of a file, or what is typed."""
+    from strongroom.cli.passphrase import passphrase_from_file
+
+    if file:
+        return passphrase_from_file(file, terminal).decode()
+    import getpass
+
+    return getpass.getpass("passphrase of the data disk: ")
 
 
 def _bundle(arguments: Any, terminal: Terminal) -> int:

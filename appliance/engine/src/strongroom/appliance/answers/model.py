@@ -114,13 +114,15 @@ class DataDisk(_Part, frozen=True, kw_only=True):
         | None
     ) = None
     encryption: Annotated[
-        Literal["none", "passphrase"],
+        Literal["none", "passphrase", "tpm2"],
         _told(
             "Whether the disk is encrypted (LUKS2). With `passphrase` it has to be unlocked on the "
-            "console after every start."
+            "console after every start, with `tpm2` the TPM of this machine does that."
         ),
     ] = "none"
-    passphrase: Annotated[str, _text("passphrase", "Unlocks the disk.")] | None = None
+    passphrase: (
+        Annotated[str, _text("passphrase", "Unlocks the disk, also if the TPM does not.")] | None
+    ) = None
 
 
 class Admin(_Part, frozen=True, kw_only=True):

@@ -75,10 +75,10 @@ def _appliance(answers: AnswerFile) -> Iterator[_Problem]:
 
 
 def _data_disk(disk: DataDisk) -> Iterator[_Problem]:
-    if disk.encryption == "passphrase" and disk.passphrase is None:
+    if disk.encryption != "none" and disk.passphrase is None:
         yield ("data_disk", "encryption needs a passphrase", "add `passphrase: ...`")
     if disk.encryption == "none" and disk.passphrase is not None:
-        mend = "write `encryption: passphrase`, or remove the passphrase"
+        mend = "write `encryption: passphrase` or `tpm2`, or remove the passphrase"
         yield ("data_disk.passphrase", "the disk is not to be encrypted", mend)
     yield from _erase("data_disk", disk.device, disk.erase)
 
