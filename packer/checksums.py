@@ -1,4 +1,7 @@
-"""Manifest and SHA256SUMS of what is released. Run as a program it brings both up to date: checksums.py FOLDER"""
+"""Manifest and SHA256SUMS of what is released.
+
+checksums.py FOLDER: bring both up to date with what is there.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Make the ISO of an image: make_iso.py DISK.raw TARGET.iso --time T.
 
-Runs among the tools (in_tools.sh). The ISO starts by BIOS and by UEFI, as a CD and as a disk (hybrid). It holds the disk
-of the image as one file in a squashfs: root a is started from it, and the installer copies it. Kernel and initial RAM
-disk are those of root a; a second, small archive adds how a root is found on the medium (live.sh). The same disk and time
-give the same bytes.
+Runs among the tools (in_tools.sh). The ISO starts by BIOS and by UEFI, as a CD and as a disk (hybrid). It holds the
+disk of the image as one file in a squashfs: root a is started from it, and the installer copies it. Kernel and initial
+RAM disk are those of root a; a second, small archive adds how a root is found on the medium (live.sh). The same disk
+and time give the same bytes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def archive(files: dict[str, bytes]) -> bytes:
     packed = bytearray()
     entries = {name: (REGULAR, content) for name, content in files.items()}
     folders = {str(parent) for name in files for parent in Path(name).parents if str(parent) != "."}
-    entries |= {name: (FOLDER, b"") for name in folders}
+    entries |= dict.fromkeys(folders, (FOLDER, b""))
     for number, (name, (mode, content)) in enumerate([*sorted(entries.items()), ("TRAILER!!!", (0, b""))], 1):
         fields = [number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0]
         packed += b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
