@@ -321,3 +321,12 @@ class Machine:
                 raise Stopped(f"{why}; its console:\n{self.console[-4000:]}\n{self._text('qemu')}")
             time.sleep(0.5)
         return text
+
+
+def listeners(found: Mapping[str, list[str]]) -> set[str]:
+    """Sockets that something from outside could reach: neither those of this machine nor of the client of DHCP."""
+    sockets = [line.split() for line in found["sockets"]]
+    reachable = [(kind, local) for kind, _, _, _, local, *_ in sockets if not local.startswith(("127.", "[::1]"))]
+    return {
+        local.rsplit(":", 1)[1] for kind, local in reachable if not (kind == "udp" and local.endswith((":68", ":546")))
+    }

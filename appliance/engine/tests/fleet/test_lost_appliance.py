@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING
 
@@ -25,21 +26,24 @@ def start(appliance: MadeAppliance, data: Path) -> None:
 
 @pytest.fixture
 def paper(folder: Path) -> Iterator[str]:
-    """A machine was backed up twice, and is gone with its appliance; the paper stays."""
+    """Two machines were backed up, and one is gone with the appliance; the paper stays."""
     data = folder / "data"
     data.mkdir()
     (data / "letter").write_text("Dear all\n")
     (folder / "old").mkdir()
     with MadeAppliance(folder / "old") as old:
         start(old, data)
-        old.join("web1", old.token("web1", "--group", "servers"))
-        old.start_agent("web1")
+        for name in ("web1", "web2"):
+            old.join(name, old.token(name, "--group", "servers"))
+            old.start_agent(name)
+        assert old.told("run", "web2", "--watch")["state"] == "done"
         for text in ("Dear all, and more\n", "Dear all, and the rest\n"):
             (data / "letter").write_text(text)
             assert old.told("run", "web1", "--watch")["state"] == "done"
         passphrase = (old.folder / "state/director/passphrase").read_text().strip()
     shutil.move(old.folder / "repository", folder / "disk")
-    shutil.rmtree(old.folder)
+    for path in set(old.folder.iterdir()) - {old.folder / "web2"}:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     shutil.rmtree(data)
     return "\n".join(paper_lines(passphrase))
 
@@ -53,7 +57,7 @@ def typed(paper: str) -> str:
 def test_a_new_appliance_with_the_passphrase_on_paper_restores_and_goes_on(
     folder: Path, paper: str
 ) -> None:
-    """The steps of docs/guides/image.md."""
+    """The steps of docs/guides/install-appliance.md."""
     data = folder / "data"
     (folder / "new").mkdir()
     with MadeAppliance(folder / "new") as new:
@@ -64,14 +68,23 @@ def test_a_new_appliance_with_the_passphrase_on_paper_restores_and_goes_on(
         start(new, data)
         told = new.told("catalog", "rebuild", "--config", str(new.folder / "etc"))
         assert told
-        new.join("web1", new.token("web1", "--group", "servers"))
-        new.start_agent("web1")
+        # The machine that is left still belongs to the old appliance.
+        (new.folder / "web2").symlink_to(folder / "old/web2")
+        token = new.token("web2", "--group", "servers")
+        new.command(*new.join_words("web2"), given=token, exit_code=61)
+        new.command("agent", "leave", "--config", f"{folder}/old/web2/etc")
+        for name in ("web1", "web2"):
+            new.join(name, new.token(name, "--group", "servers"))
+            new.start_agent(name)
         new.command("restore", "latest:", "--host", "web1", "--client", "web1", "--in-place")
         assert (data / "letter").read_text() == "Dear all, and the rest\n"
         (data / "letter").write_text("Dear all, again\n")
-        assert new.told("run", "web1", "--watch")["state"] == "done"
-        listed = new.command("snapshots", *place(new)).stdout
-        assert listed.count("web1") >= 3
+        for name, before in (("web1", 2), ("web2", 1)):
+            assert new.told("run", name, "--watch")["state"] == "done"
+            told = new.command("snapshots", "--host", name, *place(new), "--json").stdout
+            listed = [one for one in map(json.loads, told.splitlines()) if one["type"] == "snapshot"]
+            # `--host` means the client: the machine that joined again is the one of before.
+            assert len(listed) == before + 1
         new.command("check", *place(new))
 
 
