@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 import subprocess
 
@@ -32,6 +34,30 @@ def iso(image):
     if not found:
         pytest.fail(f"{image.parent} has no ISO: make iso")
     return found[0]
+
+
+def test_it_holds_the_disk_of_the_image_and_what_starts_it(image, iso, tmp_path):
+    work = PROJECT / "build/image" / f"test-{tmp_path.name}-{os.getpid()}"
+    work.mkdir()
+    shutil.copy(iso, work / "iso")
+    try:
+        in_tools("xorriso", "-osirrox", "on", "-indev", f"{work.name}/iso", "-extract", "/", f"{work.name}/tree")
+        names = {str(path.relative_to(work / "tree")) for path in (work / "tree").rglob("*") if path.is_file()}
+        identity = (work / "tree/strongroom/id").read_text().strip()
+        boot = {f"boot/{name}" for name in ("vmlinuz", "initrd.img", "live.cpio")}
+        boot |= {f"boot/grub/{name}" for name in ("grub.cfg", "bios.img", "efi.img")} | {"boot.catalog"}
+        image_files = {f"strongroom/{name}" for name in ("id", identity, "root-offset", "appliance.squashfs")}
+        assert names == boot | image_files
+        packed = f"{work.name}/tree/strongroom/appliance.squashfs"
+        listed = in_tools("unsquashfs", "-l", "-d", "", packed).stdout.split()
+        assert set(listed) - {""} == {"/appliance.raw", "/appliance.raw.sha256"}
+        told = in_tools("unsquashfs", "-cat", packed, "appliance.raw.sha256").stdout.split()[0]
+        in_tools("unsquashfs", "-d", f"{work.name}/image", packed)
+        assert subprocess.run([QEMU_IMG, "compare", image, work / "image/appliance.raw"], check=False).returncode == 0
+        with (work / "image/appliance.raw").open("rb") as file:
+            assert hashlib.file_digest(file, "sha256").hexdigest() == told
+    finally:
+        shutil.rmtree(work)
 
 
 @pytest.fixture
