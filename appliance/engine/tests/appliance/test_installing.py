@@ -71,6 +71,11 @@ def size_in_sectors(line: str) -> int:
     return int(line.partition("size=")[2].partition(",")[0])
 
 
+def head_of(disk: LoopDisk) -> bytes:
+    with disk.file.open("rb") as file:
+        return file.read(8 * MIB)
+
+
 def on_part(machine: PrivateMachine, disk: LoopDisk, line: str, command: str) -> str:
     """What a command prints in a partition, whose folder is its first argument."""
     start = int(line.partition("start=")[2].partition(",")[0]) * 512
@@ -203,6 +208,13 @@ def test_the_first_disk_of_a_size_is_taken_if_it_may_be_erased(new_disk, unatten
     assert f"the first disk, {disk.path}, holds ext4; nothing was changed" in done.stderr
     done = unattended(ANSWERS.format(disk="first", more=f", max_size: {5 * MIB}"), exit_code=2)
     assert "no disk fits" in done.stderr
+    before = head_of(disk)
+    backups = f"data_disk: {{device: {disk.path}}}\n"
+    done = unattended(
+        ANSWERS.format(disk="first", more=f"{sizes}, erase: first") + backups, exit_code=2
+    )
+    assert "not the data disk" in done.stderr
+    assert head_of(disk) == before
     unattended(ANSWERS.format(disk="first", more=f"{sizes}, erase: first"))
     assert len(partitions(disk)) == 3
 

@@ -55,7 +55,7 @@ def install(
     expected_digest(image)
     if not os.path.exists(image):
         raise UsageError(f"there is no image {printable(image)}; boot from the ISO, or name it")
-    least = _LEAST_BYTES if image.endswith(".zst") else os.path.getsize(image)
+    least = least_bytes(image)
     if size_of(device) < least:
         raise UsageError(
             f"{printable(disk)} is smaller than {least / 1e9:.1f} GB; choose another disk"
@@ -66,6 +66,13 @@ def install(
     if answers is not None:
         _put_answers(device, answers, say)
     run_for_code(["sync"])
+
+
+def least_bytes(image: str) -> int:
+    """The least that a disk must have; of a compressed image nobody knows exactly."""
+    if image.endswith(".zst") or not os.path.exists(image):
+        return _LEAST_BYTES
+    return os.path.getsize(image)
 
 
 def install_unattended(
@@ -103,7 +110,7 @@ def _install_unattended(say: Callable[[str], None], image: str, *, or_ask: bool)
             f"{found.where}: there is no part `installation`; it names the disk for the system"
         )
     say(f"answers from {found.where}")
-    install(image, *chosen_disk(target), found.data, say)
+    install(image, *chosen_disk(target, least_bytes(image), answers.data_disk), found.data, say)
     say("the installation is complete")
     Machine().write(SAID, "The installation is complete. Remove the ISO and restart.\n")
     if target.finish != "stay":

@@ -256,9 +256,10 @@ def _paper(arguments: Any, terminal: Terminal) -> int:
 def _install(arguments: Any, terminal: Terminal) -> int:
     from strongroom.appliance.answers.reading import examine, read_bytes
     from strongroom.appliance.disks.choosing import chosen_disk
-    from strongroom.appliance.installing import IMAGE, install
+    from strongroom.appliance.installing import IMAGE, install, least_bytes
 
     _need_root("install to a disk")
+    image = arguments.image or IMAGE
     data, disk, word = None, arguments.disk, arguments.erase
     if arguments.answers:
         data = read_bytes(arguments.answers)
@@ -266,11 +267,12 @@ def _install(arguments: Any, terminal: Terminal) -> int:
         if answers is None:
             raise ConfigurationError("\n".join(one.text(arguments.answers) for one in faults))
         if answers.installation is not None and disk is None:
-            disk, erasable = chosen_disk(answers.installation)
+            least = least_bytes(image)
+            disk, erasable = chosen_disk(answers.installation, least, answers.data_disk)
             word = word or erasable
     if disk is None:
         raise UsageError("which disk? Give --disk, or a part `installation` in the answers")
-    install(arguments.image or IMAGE, disk, word, data, at_once(terminal))
+    install(image, disk, word, data, at_once(terminal))
     return EXIT_DONE
 
 

@@ -196,7 +196,7 @@ class Installation(_Part, frozen=True, kw_only=True):
     """For an unattended installation from the ISO: where to.
 
     `disk: first` is the first disk, in the order of the slots of the hardware, that nothing uses,
-    that is not removable, and whose size is between `min_size` and `max_size`.
+    that is not removable, not the data disk, and whose size is between `min_size` and `max_size`.
     """
 
     disk: Annotated[str, _text("target disk", "The disk for the system.")]
