@@ -27,8 +27,9 @@ def unlock(device: str, passphrase: str) -> str:
     """Unlock; the device inside. Raises WrongKeyError, OperatingSystemError."""
     if is_unlocked():
         return _INSIDE
-    words = ["cryptsetup", "open", "--type", "luks2", "--key-file", "-", device, NAME]
-    code, said = run_for_code(words, passphrase.encode())
+    # Without asking the TPM, which would open it whatever the passphrase is.
+    words = ["cryptsetup", "open", "--type", "luks2", "--disable-external-tokens", "--key-file"]
+    code, said = run_for_code([*words, "-", device, NAME], passphrase.encode())
     if code == _WRONG_PASSPHRASE:
         raise WrongKeyError(f"{device} does not open with this passphrase; try another")
     if code:
