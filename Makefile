@@ -35,7 +35,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 .PHONY: help setup demo test test-console test-slow test-browser test-debian test-vm test-systemd lint format
-.PHONY: packages test-packages image test-image
+.PHONY: packages test-packages image iso test-image
 .PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
 .PHONY: dashboards dashboard-pictures lint-dashboards bench bench-fleet bench-network bench-sharing fuzz man reference docs picture lock clean
 
@@ -113,6 +113,9 @@ test-packages:  ## build the packages twice; install, upgrade, remove and purge 
 
 image: setup-ansible  ## build the appliance's image [FORMATS="qcow2 raw vmdk vhdx ova"] [PACKAGES=...] [MIRROR=...]
 	packer/build_image.sh $(FORMATS)
+
+iso: setup-ansible  ## make the ISO (live, installer) of the image in build/image/results; builds that first if there is none
+	packer/build_iso.sh
 
 test-image: setup setup-ansible  ## start the image in virtual machines and look at it from inside and outside [ARGUMENTS="-k words"]
 	$(BIN)/python -m pytest -q -p no:cacheprovider appliance/tests $(ARGUMENTS)

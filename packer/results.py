@@ -15,6 +15,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from checksums import sha256, write_manifest
 from inventory import Component, bill_of_materials, debian_packages, python_packages
 from virtual_appliance import description
 
@@ -73,12 +74,6 @@ def without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def sha256(path: Path) -> str:
-    """The digest of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def wanted() -> argparse.Namespace:
     """The arguments."""
     parser = argparse.ArgumentParser()
@@ -114,7 +109,6 @@ def main() -> None:
     capacity = raw.stat().st_size
     if "raw" not in arguments.formats:
         raw.unlink()
-    files = {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in sorted(folder.iterdir())}
     manifest = {
         "name": name,
         "version": arguments.version,
@@ -127,11 +121,8 @@ def main() -> None:
         "disk_bytes": capacity,
         "kernel": next((one.version for one in components if one.name.startswith("linux-image-6")), ""),
         "packages": {one.name: one.version for one in components if one.name.startswith("strongroom")},
-        "files": files,
     }
-    (folder / f"{name}.manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
-    sums = [f"{sha256(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
-    (folder / "SHA256SUMS").write_text("".join(sums))
+    write_manifest(folder, manifest)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make the root with the tools that images are built with, and print its folder: QEMU, GRUB, file systems,
-# and the auditors of the tests, of Debian 13.
+# an emulated TPM and the auditors of the tests, of Debian 13.
 #
 # So a disk does not depend on the Debian that builds it; and QEMU 7.2 of Debian 12 crashes guests of Debian 13. It is cached
 # in build/image (or $STRONGROOM_IMAGE_FOLDER), and made anew when this script changes.
@@ -10,6 +10,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=${STRONGROOM_IMAGE_FOLDER:-$here/../build/image}
 packages=qemu-system-x86,qemu-utils,ovmf,seabios,fdisk,dosfstools,mtools,grub-pc-bin,grub-efi-amd64-bin,grub-common
 packages+=,e2fsprogs,libarchive13t64,squashfs-tools,xorriso,zstd,python3,lynis,ssh-audit,openscap-scanner,ssg-debian
+packages+=,swtpm,swtpm-tools
 
 command -v mmdebstrap > /dev/null || { echo "mmdebstrap is missing: apt-get install mmdebstrap" >&2; exit 98; }
 mkdir -p "$build"

@@ -73,10 +73,12 @@ def kernel(root, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def accelerator(kernel) -> str:
+def accelerator(request) -> str:
     """The accelerator that works here."""
-    command = [PROJECT / "packer/accelerator.sh", kernel]
-    return os.environ.get("ACCELERATOR") or subprocess.check_output(command, text=True).strip()
+    if said := os.environ.get("ACCELERATOR"):
+        return said
+    command = [PROJECT / "packer/accelerator.sh", request.getfixturevalue("kernel")]
+    return subprocess.check_output(command, text=True).strip()
 
 
 @pytest.fixture(scope="session")
@@ -127,8 +129,9 @@ def new_machine(image, accelerator, tmp_path_factory):
     """A machine that has never been started, as often as asked; each is ended at the end."""
     made = []
 
-    def make(**options):
-        one = Machine(image, tmp_path_factory.mktemp("machine") / "it", accelerator, **options)
+    def make(*, is_empty: bool = False, **options):
+        disk = None if is_empty else image
+        one = Machine(disk, tmp_path_factory.mktemp("machine") / "it", accelerator, **options)
         made.append(one)
         return one
 

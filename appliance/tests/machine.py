@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import itertools
+import json
 import os
 import re
 import signal
@@ -54,8 +55,10 @@ class Stopped(Exception):
 class Machine:
     """A machine made from the image; `with` ends it."""
 
-    def __init__(self, image: Path, folder: Path, accelerator: str, *, disk_gib: int = 8, data_gib: int = 0) -> None:
-        """Make the disk, and one for data if wanted; nothing is started yet."""
+    def __init__(
+        self, image: Path | None, folder: Path, accelerator: str, *, disk_gib: int = 8, data_gib: int = 0
+    ) -> None:
+        """Make the disk, empty if there is no image, and one for data if wanted; nothing is started yet."""
         self.folder = folder
         self.accelerator = accelerator
         self.number = next(_numbers)
@@ -63,9 +66,10 @@ class Machine:
         self.card = f"52:54:00:12:34:{self.number:02x}"
         self.starts = 0
         self.process: subprocess.Popen[bytes] | None = None
+        self._tpm: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True)
         self.disk = folder / "disk.qcow2"
-        below = ["-f", "qcow2", "-F", "qcow2", "-b", str(image)]
+        below = ["-f", "qcow2", *(("-F", "qcow2", "-b", str(image)) if image else ())]
         subprocess.run([str(QEMU_IMG), "create", "-q", *below, str(self.disk), f"{disk_gib}G"], check=True)
         self.data = folder / "data.qcow2" if data_gib else None
         if self.data:
@@ -124,16 +128,48 @@ class Machine:
         ]
         self._start(key, {}, *boot, *clock)
 
-    def start_by_firmware(self, firmware: str, *, key: str = "", given: Mapping[str, str] | None = None) -> None:
+    def start_by_firmware(
+        self,
+        firmware: str,
+        *,
+        key: str = "",
+        given: Mapping[str, str] | None = None,
+        medium: tuple[str, Path] | None = None,
+        stick: Path | None = None,
+        tpm: Path | None = None,
+    ) -> None:
         """Start it as hardware does: `bios` or `uefi`, and GRUB. It restarts as often as it wants to.
 
-        given: credentials of systemd.
+        given: credentials of systemd. medium: what it starts from instead of its disk, a `cd` or a `stick`, and its
+        file. stick: another one, with data. tpm: the folder that keeps what its TPM remembers; without it has none.
         """
-        more: list[str | Path] = ["-smp", "2"]
+        more: list[str | Path] = ["-smp", "2", "-device", "qemu-xhci"]
         if firmware == "uefi":
             tools = subprocess.check_output([PROJECT / "packer/tools.sh"], text=True).strip()
             more += ["-bios", f"{tools}/usr/share/ovmf/OVMF.fd"]
+        if medium:
+            kind, file = medium
+            more += ["-drive", f"file={file},format=raw,if=none,id=medium,readonly=on", "-device"]
+            more += [f"{'ide-cd' if kind == 'cd' else 'usb-storage'},drive=medium,bootindex=0"]
+        if stick:
+            more += ["-drive", f"file={stick},format=raw,if=none,id=stick,readonly=on"]
+            more += ["-device", "usb-storage,drive=stick"]
+        if tpm:
+            more += self._start_tpm(tpm)
         self._start(key, given or {}, *more)
+
+    def _start_tpm(self, state: Path) -> list[str | Path]:
+        state.mkdir(exist_ok=True)
+        place = self.folder / "tpm"
+        words = ["socket", "--tpm2", "--tpmstate", f"dir={state}", "--ctrl", f"type=unixio,path={place}", "--terminate"]
+        self._tpm = subprocess.Popen([PROJECT / "packer/bin/swtpm", *words], stdin=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while not place.exists():
+            if time.monotonic() > end or self._tpm.poll() is not None:
+                raise Stopped("swtpm does not start")
+            time.sleep(0.1)
+        chips = ["-chardev", f"socket,id=chip,path={place}", "-tpmdev", "emulator,id=tpm,chardev=chip"]
+        return [*chips, "-device", "tpm-crb,tpmdev=tpm"]
 
     def _start(self, key: str, credentials: Mapping[str, str], *more: str | Path) -> None:
         self.starts += 1
@@ -150,7 +186,7 @@ class Machine:
         command: list[str | Path] = [QEMU, "-accel", self.accelerator, "-cpu", processor, "-m", "2048"]
         command += ["-display", "none", "-monitor", "none", "-device", "virtio-rng-pci"]
         command += ["-drive", f"file={self.disk},format=qcow2,if=none,id=system,cache=unsafe,discard=unmap"]
-        command += ["-device", "virtio-blk-pci,drive=system,bootindex=1"]
+        command += ["-device", "virtio-blk-pci,drive=system,serial=SYSTEM,bootindex=1"]
         if self.data:
             command += ["-drive", f"file={self.data},format=qcow2,if=none,id=data,cache=unsafe"]
             command += ["-device", "virtio-blk-pci,drive=data,serial=DATA"]
@@ -232,18 +268,34 @@ class Machine:
 
     def shut_down(self) -> None:
         """Press the power button, and wait until it is off."""
+        self._tell({"execute": "system_powerdown"})
+        self.wait_until_off()
+
+    def wait_until_off(self) -> None:
+        """Wait until it has switched itself off."""
         assert self.process
+        try:
+            self.process.wait(timeout=PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Stopped(f"it stays on; its console:\n{self.console[-4000:]}") from None
+        self.process = None
+
+    def press(self, key: str) -> None:
+        """Press a key of its keyboard."""
+        keys = [{"type": "qcode", "data": key}]
+        self._tell({"execute": "send-key", "arguments": {"keys": keys}})
+
+    def _tell(self, command: object) -> None:
+        """Tell QEMU something (QMP), and wait until it has understood."""
         with socket.socket(socket.AF_UNIX) as qmp:
             qmp.settimeout(60)
             qmp.connect(str(self._file("qmp")))
             stream = qmp.makefile("rw")
             stream.readline()
-            for command in ("qmp_capabilities", "system_powerdown"):
-                stream.write(f'{{"execute": "{command}"}}\n')
+            for one in ({"execute": "qmp_capabilities"}, command):
+                stream.write(f"{json.dumps(one)}\n")
                 stream.flush()
                 stream.readline()
-            self.process.wait(timeout=PATIENCE_SECONDS)
-        self.process = None
 
     def kill(self) -> None:
         """Cut the power."""
@@ -252,6 +304,10 @@ class Machine:
                 self.process.send_signal(signal.SIGKILL)
             self.process.wait()
             self.process = None
+        if self._tpm:
+            # It ends with its machine.
+            self._tpm.wait(timeout=60)
+            self._tpm = None
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.{self.starts}"
@@ -270,3 +326,12 @@ class Machine:
                 raise Stopped(f"{why}; its console:\n{self.console[-4000:]}\n{self._text('qemu')}")
             time.sleep(0.5)
         return text
+
+
+def listeners(found: Mapping[str, list[str]]) -> set[str]:
+    """Sockets that something from outside could reach: neither those of this machine nor of the client of DHCP."""
+    sockets = [line.split() for line in found["sockets"]]
+    reachable = [(kind, local) for kind, _, _, _, local, *_ in sockets if not local.startswith(("127.", "[::1]"))]
+    return {
+        local.rsplit(":", 1)[1] for kind, local in reachable if not (kind == "udp" and local.endswith((":68", ":546")))
+    }

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from machine import listeners
 
 ALLOWED_SETUID = {
     line.split()[0] for line in (Path(__file__).parent / "setuid.txt").read_text().splitlines() if line[:1] == "/"
@@ -74,15 +75,6 @@ def test_identity_and_state_outlast_a_restart(first, again):
     assert again["host-keys"] == first[1]["host-keys"]
     assert first[1]["marked"] == []
     assert again["marked"][1:] == ["changed"]
-
-
-def listeners(found):
-    """Sockets that something from outside could reach: neither those of this machine nor of the client of DHCP."""
-    sockets = [line.split() for line in found["sockets"]]
-    reachable = [(kind, local) for kind, _, _, _, local, *_ in sockets if not local.startswith(("127.", "[::1]"))]
-    return {
-        local.rsplit(":", 1)[1] for kind, local in reachable if not (kind == "udp" and local.endswith((":68", ":546")))
-    }
 
 
 def test_nothing_listens_before_setup(started):

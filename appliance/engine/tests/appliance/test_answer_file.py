@@ -109,6 +109,10 @@ def answer_files(draw: st.DrawFn) -> dict[str, object]:
         "agents": {"tokens": [{"group": "no", "names": "web*",
                                "uses": draw(st.integers(1, 10_000))}]},
         "updates": {"security": draw(st.booleans()), "reboot": "03:30"},
+        "installation": draw(st.sampled_from([
+            {"disk": "first", "min_size": "20 GB", "max_size": "1 TB", "erase": "first"},
+            {"disk": "/dev/disk/by-id/ata-X", "erase": "ata-X", "finish": "reboot"},
+        ])),
     }  # fmt: skip
     left_out = draw(st.sets(st.sampled_from(sorted(parts.keys() - {"appliance"}))))
     return {"version": 1, **{name: one for name, one in parts.items() if name not in left_out}}
@@ -201,6 +205,8 @@ def test_a_secret_is_never_part_of_a_message(secret):
          "cannot be: 4095", "1 to 4094"),
         ("data_disk: {device: /dev/vdb, erase: vdc}", "does not name the disk", "vdb"),
         ("data_disk: {device: /dev/vdb, encryption: passphrase}", "needs a passphrase", "add"),
+        ("data_disk: {device: /dev/vdb, encryption: tpm2}", "needs a passphrase", "add"),
+        ("data_disk: {device: /dev/vdb, passphrase: correct horse}", "not to be encrypted", "tpm2"),
         ("data_disk: {device: /dev/../etc/passwd}", "cannot be", "/dev/disk/by-id"),
         ("admin: {name: root}", "cannot be: root", "none of the system's own"),
         ("admin: {ssh_keys: [ssh-ed25519 AAAA]}", "cannot be", "id_ed25519.pub"),
@@ -211,6 +217,17 @@ def test_a_secret_is_never_part_of_a_message(secret):
         ("appliance: {}", "`address` is missing", "hostname"),
         ("updates: {security: perhaps}", "neither yes nor no: perhaps", "write yes or no"),
         ("updates: {reboot: 3}", "this cannot be: 3", "03:30"),
+        ("installation: {}", "`disk` is missing", "disk"),
+        ("installation: {disk: second}", "this cannot be: second", "`first`, or a path in /dev"),
+        ("installation: {disk: first, min_size: big}", "this cannot be: big", "100 GB"),
+        ("installation: {disk: first, min_size: 2 GB, max_size: 1 GB}", "no disk has a size",
+         "2 GB at least"),
+        ("installation: {disk: /dev/vda, max_size: 1 TB}", "names one disk", "`disk: first`"),
+        ("installation: {disk: first, erase: vda}", "does not name the disk", "write first"),
+        ("installation: {disk: /dev/vda, erase: yes}", "does not name the disk", "write vda"),
+        ("installation: {disk: first, finish: later}", "no such choice: later", "poweroff"),
+        ("installation: {disk: /dev/vda}\ndata_disk: {device: /dev/vda}", "disk of the system",
+         "of their own"),
         ("hostname: &a vault", "anchors", "quotes"),
         ("hostname: !!python/name:os.system vault", "the tag", "quotes"),
         ("hostname: a\nhostname: b", "a second time", "line 2"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,22 @@ def test_a_disk_with_anything_on_it_is_refused_and_stays_as_it_is(machine, new_d
     assert "nothing was changed" in said
     assert f"erase: {name_of(disk)}" in said
     assert disk.file.read_bytes() == before
+
+
+@pytest.mark.skipif(os.path.exists("/dev/tpmrm0"), reason="this machine has a TPM")
+def test_a_disk_for_the_tpm_is_refused_where_there_is_none_and_stays_as_it_is(machine, new_disk):
+    disk = new_disk()
+    before = disk.file.read_bytes()
+    words = "encryption: tpm2, passphrase: correct horse battery"
+    said = refused(machine, f"version: 1\ndata_disk: {{device: {disk.path}, {words}}}\n")
+    assert "has no TPM 2.0; nothing was changed" in said
+    assert "write `encryption: passphrase`" in said
+    assert disk.file.read_bytes() == before
+    machine.write("/etc/word", "correct horse battery\n")
+    machine.path("/etc/word").chmod(0o600)
+    words = ("recovery-key", "--passphrase-file", "/etc/word")
+    done = machine.run("strongroom-installer", *words, exit_code=61)
+    assert "no encrypted data disk" in done.stderr
 
 
 def test_a_disk_that_is_mounted_is_refused_even_if_it_may_be_erased(machine, new_disk, tmp_path):

@@ -71,6 +71,11 @@ def size_in_sectors(line: str) -> int:
     return int(line.partition("size=")[2].partition(",")[0])
 
 
+def head_of(disk: LoopDisk) -> bytes:
+    with disk.file.open("rb") as file:
+        return file.read(8 * MIB)
+
+
 def on_part(machine: PrivateMachine, disk: LoopDisk, line: str, command: str) -> str:
     """What a command prints in a partition, whose folder is its first argument."""
     start = int(line.partition("start=")[2].partition(",")[0]) * 512
@@ -119,31 +124,123 @@ def test_a_damaged_image_leaves_a_disk_that_boots_nothing(machine, new_disk, ima
 
 def test_a_disk_that_is_too_small_is_refused(machine, new_disk, image):
     done = install(machine, image, "--disk", new_disk(1 << 30).path, exit_code=2)
-    assert "smaller than 4 GiB" in done.stderr
+    assert "smaller than 4.3 GB" in done.stderr
 
 
-def test_the_unattended_installation_does_what_the_answers_say(
-    machine, new_disk, image, monkeypatch
+def test_an_image_that_is_not_compressed_must_fit_before_anything_is_erased(
+    machine, new_disk, image, tmp_path
 ):
-    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/etc/credentials")
-    folder = "/run/live/medium/strongroom"
-    script = (
-        f"mkdir -p {folder} && cp {image} {image}.sha256 {folder}/ && "
-        "exec strongroom-installer install-unattended"
-    )
-    script = f"PATH={SCRIPTS}:$PATH; {script}"
-    done = machine.run("sh", "-c", script, exit_code=40)
-    assert "there is no answer file" in done.stderr
+    raw = tmp_path / "appliance.raw"
+    with raw.open("wb") as file:
+        file.truncate(6 << 30)
+    raw.with_name("appliance.raw.sha256").write_text(f"{'0' * 64}  appliance.raw\n")
     disk = new_disk(5 << 30)
     subprocess.run(["mkfs.ext4", "-q", disk.path], check=True)
-    machine.write("/etc/credentials/strongroom.answers", ANSWERS.format(disk=disk.path, more=""))
-    done = machine.run("sh", "-c", script, exit_code=61)
+    words = ("--disk", disk.path, "--erase", disk.path.removeprefix("/dev/"))
+    done = install(machine, raw, *words, exit_code=2)
+    assert "smaller than 6.4 GB; choose another disk" in done.stderr
+    assert "ext4" in subprocess.check_output(["blkid", "--probe", disk.path], text=True)
+
+
+def test_where_the_image_is_empty_the_disk_becomes_so(machine, new_disk, image):
+    disk = new_disk(5 << 30)
+    with open(disk.path, "r+b") as file:
+        file.write(b"\xff" * (96 * MIB))
+    install(machine, image, "--disk", disk.path, "--erase", disk.path.removeprefix("/dev/"))
+    with open(disk.path, "rb") as file:
+        file.seek(17 * MIB)
+        assert file.read(32 * MIB) == bytes(32 * MIB)
+
+
+CREDENTIAL = "/etc/credentials/strongroom.answers"
+
+
+@pytest.fixture
+def unattended(machine, image, monkeypatch):
+    """Run the unattended installation, with these answers as a credential."""
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/etc/credentials")
+    raw = image.with_name("raw")
+    digest = hashlib.sha256(raw.read_bytes()).hexdigest()
+    folder = "/run/live/image"
+    script = (
+        f"PATH={SCRIPTS}:$PATH; mkdir -p {folder} && cp {raw} {folder}/appliance.raw && "
+        f"echo {digest} > {folder}/appliance.raw.sha256 && "
+    )
+
+    def run(answers: str = "", *words: str, exit_code: int = 0, then: str = ""):
+        if answers:
+            machine.write(CREDENTIAL, answers)
+        command = f"strongroom-installer install-unattended {' '.join(words)}{then}"
+        return machine.run("sh", "-c", script + command, exit_code=exit_code)
+
+    return run
+
+
+def test_the_unattended_installation_does_what_the_answers_say(new_disk, unattended):
+    assert "there is no answer file" in unattended(exit_code=40).stderr
+    disk = new_disk(5 << 30)
+    subprocess.run(["mkfs.ext4", "-q", disk.path], check=True)
+    done = unattended(ANSWERS.format(disk=disk.path, more=""), exit_code=61)
     assert "holds ext4; nothing was changed" in done.stderr
     more = f", erase: {disk.path.removeprefix('/dev/')}"
-    machine.write("/etc/credentials/strongroom.answers", ANSWERS.format(disk=disk.path, more=more))
-    done = machine.run("sh", "-c", script)
+    done = unattended(ANSWERS.format(disk=disk.path, more=more))
     assert "the installation is complete" in done.stdout
     assert len(partitions(disk)) == 3
+
+
+def test_without_answers_that_name_a_disk_the_console_asks(unattended):
+    done = unattended("", "--or-ask")
+    assert "there is no answer file; the console asks for a disk" in done.stdout
+    done = unattended("version: 1\nhostname: vault\n", "--or-ask")
+    assert "names no disk for the system; the console asks for one" in done.stdout
+    assert "no part `installation`" in unattended(exit_code=40).stderr
+    done = unattended("version: 1\nhostnam: vault\n", "--or-ask", exit_code=40)
+    assert "did you mean `hostname`?" in done.stderr
+
+
+def test_the_first_disk_of_a_size_is_taken_if_it_may_be_erased(new_disk, unattended):
+    """The machine that runs the tests has other disks, so the sizes fit one only."""
+    size = (5 << 30) + 3 * MIB
+    disk = new_disk(size)
+    sizes = f", min_size: {size - 1}, max_size: {size + 1}"
+    subprocess.run(["mkfs.ext4", "-q", disk.path], check=True)
+    done = unattended(ANSWERS.format(disk="first", more=sizes), exit_code=61)
+    assert f"the first disk, {disk.path}, holds ext4; nothing was changed" in done.stderr
+    done = unattended(ANSWERS.format(disk="first", more=f", max_size: {5 * MIB}"), exit_code=2)
+    assert "no disk fits" in done.stderr
+    before = head_of(disk)
+    backups = f"data_disk: {{device: {disk.path}}}\n"
+    done = unattended(
+        ANSWERS.format(disk="first", more=f"{sizes}, erase: first") + backups, exit_code=2
+    )
+    assert "not the data disk" in done.stderr
+    assert head_of(disk) == before
+    unattended(ANSWERS.format(disk="first", more=f"{sizes}, erase: first"))
+    assert len(partitions(disk)) == 3
+
+
+def test_answers_that_were_put_to_a_disk_are_no_order_to_install_again(
+    machine, new_disk, unattended
+):
+    disk = new_disk(5 << 30)
+    unattended(ANSWERS.format(disk=disk.path, more=""))
+    machine.path(CREDENTIAL).unlink()
+    assert "there is no answer file" in unattended(exit_code=40).stderr
+
+
+def test_what_an_unattended_installation_said_is_shown_before_the_dialogue(new_disk, unattended):
+    answers = ANSWERS.format(disk="/dev/nosuchdisk", more="")
+    done = unattended(answers, exit_code=0, then="; cat /run/strongroom/installation")
+    assert "the installation failed:\nthere is no disk /dev/nosuchdisk" in done.stdout
+
+
+def test_a_machine_that_was_started_live_looks_for_no_answers(machine, monkeypatch):
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/etc/credentials")
+    machine.write(CREDENTIAL, "version: 1\nhostname: other.example.org\n")
+    script = f"PATH={SCRIPTS}:$PATH; mkdir -p /run/live/image; strongroom-firstboot; hostname"
+    done = machine.run("sh", "-c", script)
+    assert "started live: no answer file is looked for" in done.stdout
+    assert "other" not in done.stdout
 
 
 def test_the_dialogue_wants_the_name_of_the_disk(machine, new_disk, image):

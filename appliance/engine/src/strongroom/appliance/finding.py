@@ -1,8 +1,9 @@
 """Where an answer file is looked for, in this order; the first that is there is taken.
 
-/run/strongroom/answers.yml; the system credential strongroom.answers; the kernel's command line; a
-disk labelled STRONGROOM; user-data of cloud-init on a disk labelled cidata; an EFI partition of
-this machine, where the installer puts it.
+/run/strongroom/answers.yml; the system credential strongroom.answers; the kernel's command line;
+the ISO that this was started from; a disk labelled STRONGROOM; user-data of cloud-init on a disk
+labelled cidata; an EFI partition of this machine, where the installer puts it. The installer itself
+does not look there: what it put to a disk is no order to install again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 RUN_FILE: Final = f"{RUN_FOLDER}/answers.yml"
 ON_EFI: Final = "strongroom-answers.yml"
+ON_MEDIUM: Final = "/run/live/medium/answers.yml"
 _CREDENTIAL: Final = "strongroom.answers"
 _OPTION: Final = "strongroom.answers="
 _LABEL: Final = "STRONGROOM"
@@ -44,10 +46,14 @@ class Found:
     where: str
 
 
-def find_answers() -> Found | None:
+def find_answers(*, installs: bool = False) -> Found | None:
     """The answers, None if there are none. Raises StrongroomError for a source that is wrong."""
     for found in _sources():
         return found
+    for device in () if installs else efi_partitions():
+        data = file_on(device, ON_EFI)
+        if data is not None:
+            return Found(data, f"the installer ({device})")
     return None
 
 
@@ -60,6 +66,9 @@ def _sources() -> Iterator[Found]:
     if data is not None:
         yield Found(data, f"the credential {_CREDENTIAL}")
     yield from _command_line()
+    data = _file(ON_MEDIUM)
+    if data is not None:
+        yield Found(data, f"the ISO ({ON_MEDIUM})")
     settle()
     device = _labelled(_LABEL)
     if device:
@@ -72,10 +81,6 @@ def _sources() -> Iterator[Found]:
         answers = from_user_data(data) if data is not None else None
         if answers is not None:
             yield Found(answers, f"user-data on the disk {label} ({device})")
-    for device in efi_partitions():
-        data = file_on(device, ON_EFI)
-        if data is not None:
-            yield Found(data, f"the installer ({device})")
 
 
 def _command_line() -> Iterator[Found]:

@@ -16,7 +16,7 @@ from strongroom.appliance.answers.reading import examine, read_bytes
 from strongroom.appliance.answers.writing import yaml_text
 from strongroom.appliance.applying import apply
 from strongroom.appliance.finding import Found, efi_partitions, find_answers, remove_from_efi
-from strongroom.appliance.machine import STATE_FOLDER, Machine
+from strongroom.appliance.machine import STATE_FOLDER, Machine, is_live
 from strongroom.appliance.running import at_once, run_program
 from strongroom.appliance.state import State
 from strongroom.appliance.steps.context import Context
@@ -61,6 +61,9 @@ def _first_boot(state: State, terminal: Terminal) -> int:
     machine = Machine()
     say = at_once(terminal)
     make_identity(Context(machine, AnswerFile(version=VERSION), state, say))
+    if is_live():
+        terminal.line("started live: no answer file is looked for")
+        return EXIT_DONE
     found = _answers()
     if found is None:
         terminal.line("there is no answer file; the menu on the console sets this machine up")

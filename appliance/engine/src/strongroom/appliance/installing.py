@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from strongroom.appliance.answers.reading import examine
+from strongroom.appliance.disks.choosing import chosen_disk
 from strongroom.appliance.disks.copying import copy_image, expected_digest
 from strongroom.appliance.disks.erasing import erase, refuse_used
 from strongroom.appliance.disks.looking import device_of, size_of, what_it_holds
@@ -16,14 +17,22 @@ from strongroom.appliance.disks.partitions import (
     partitions_on,
 )
 from strongroom.appliance.finding import ON_EFI, find_answers, mounted
-from strongroom.appliance.machine import run, run_for_code
-from strongroom.errors import ConfigurationError, ConflictError, OperatingSystemError, UsageError
+from strongroom.appliance.machine import LIVE_IMAGE, RUN_FOLDER, Machine, run, run_for_code
+from strongroom.errors import (
+    ConfigurationError,
+    ConflictError,
+    OperatingSystemError,
+    StrongroomError,
+    UsageError,
+)
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-IMAGE: Final = "/run/live/medium/strongroom/appliance.raw.zst"
+IMAGE: Final = f"{LIVE_IMAGE}/appliance.raw"
+# What the dialogue shows first, after an unattended installation.
+SAID: Final = f"{RUN_FOLDER}/installation"
 _LEAST_BYTES: Final = 4 << 30
 
 
@@ -46,8 +55,11 @@ def install(
     expected_digest(image)
     if not os.path.exists(image):
         raise UsageError(f"there is no image {printable(image)}; boot from the ISO, or name it")
-    if size_of(device) < _LEAST_BYTES:
-        raise UsageError(f"{printable(disk)} is smaller than 4 GiB; choose another disk")
+    least = least_bytes(image)
+    if size_of(device) < least:
+        raise UsageError(
+            f"{printable(disk)} is smaller than {least / 1e9:.1f} GB; choose another disk"
+        )
     erase(device, say)
     copy_image(image, device, say)
     enlarge(device, say)
@@ -56,25 +68,51 @@ def install(
     run_for_code(["sync"])
 
 
-def install_unattended(say: Callable[[str], None], image: str = IMAGE) -> None:
-    """Find answers, install as they say, and finish. Raises ConfigurationError without answers."""
-    found = find_answers()
+def least_bytes(image: str) -> int:
+    """The least that a disk must have; of a compressed image nobody knows exactly."""
+    if image.endswith(".zst") or not os.path.exists(image):
+        return _LEAST_BYTES
+    return os.path.getsize(image)
+
+
+def install_unattended(
+    say: Callable[[str], None], image: str = IMAGE, *, or_ask: bool = False
+) -> None:
+    """Find answers, install as they say, and finish. Raises ConfigurationError without answers.
+
+    or_ask: whether somebody is asked instead, if there is no answer or none says where to.
+    """
+    try:
+        _install_unattended(say, image, or_ask=or_ask)
+    except StrongroomError as error:
+        Machine().write(SAID, f"Nobody was asked, and the installation failed:\n{error}\n")
+        raise
+
+
+def _install_unattended(say: Callable[[str], None], image: str, *, or_ask: bool) -> None:
+    found = find_answers(installs=True)
     if found is None:
+        if or_ask:
+            say("there is no answer file; the console asks for a disk")
+            return
         raise ConfigurationError(
-            "there is no answer file: put answers.yml on a disk labelled STRONGROOM, or start "
-            "`Install` instead"
+            "there is no answer file: put answers.yml on a disk labelled STRONGROOM"
         )
     answers, faults = examine(found.data)
     if answers is None:
         raise ConfigurationError("\n".join(fault.text(found.where) for fault in faults))
     target = answers.installation
     if target is None:
+        if or_ask:
+            say(f"{found.where} names no disk for the system; the console asks for one")
+            return
         raise ConfigurationError(
             f"{found.where}: there is no part `installation`; it names the disk for the system"
         )
     say(f"answers from {found.where}")
-    install(image, target.disk, target.erase, found.data, say)
+    install(image, *chosen_disk(target, least_bytes(image), answers.data_disk), found.data, say)
     say("the installation is complete")
+    Machine().write(SAID, "The installation is complete. Remove the ISO and restart.\n")
     if target.finish != "stay":
         run(["systemctl", "--no-block", target.finish])
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 STATE_FOLDER: Final = "/var/lib/strongroom/appliance"
 RUN_FOLDER: Final = "/run/strongroom"
+# Where the ISO has the image, see packer/iso/live.sh.
+LIVE_IMAGE: Final = "/run/live/image"
 MOUNT_POINT: Final = "/srv/strongroom"
 # What `strongroom setup appliance` got.
 SETUP_ANSWERS: Final = "/etc/strongroom/appliance.toml"
@@ -119,6 +121,11 @@ def run_for_code(words: Sequence[str], given: bytes = b"") -> tuple[int, str]:
         raise OperatingSystemError(f"`{words[0]}` did not end in {_PATIENCE_SECONDS} s") from error
     said = done.stdout if done.returncode == 0 or not done.stderr else done.stderr
     return done.returncode, said.decode("utf-8", "replace")
+
+
+def is_live() -> bool:
+    """Whether it was started from the ISO, with all that changes in memory."""
+    return os.path.isdir(LIVE_IMAGE)
 
 
 def settle() -> None:

@@ -58,6 +58,23 @@ def paper_lines(passphrase: str) -> list[str]:
     ]
 
 
+def recovery_lines(key: str) -> list[str]:
+    """The page of a recovery key of the data disk."""
+    groups = key.split("-")
+    half = len(groups) // 2
+    return [
+        f"Recovery key of the data disk of {printable(socket.gethostname())}",
+        "It unlocks the disk, as its passphrase does. Keep it in a safe, away from the machine.",
+        "",
+        f"  {'-'.join(groups[:half])}-",
+        f"  {'-'.join(groups[half:])}",
+        "",
+        "(one line, with all its dashes)",
+        "",
+        *qr_lines(key),
+    ]
+
+
 def qr_lines(text: str) -> list[str]:
     """The QR code, two rows a line: light on a dark terminal."""
     code = segno.make(text, error="m", boost_error=False, micro=False)

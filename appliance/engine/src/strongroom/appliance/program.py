@@ -75,6 +75,13 @@ def parser() -> argparse.ArgumentParser:
         "--passphrase-file", metavar="FILE", help="its first line; else it is asked for"
     )
     unlocking.set_defaults(act=_unlock)
+    recovering = actions.add_parser(
+        "recovery-key", help="make a recovery key of the encrypted data disk, and print it"
+    )
+    recovering.add_argument(
+        "--passphrase-file", metavar="FILE", help="that of the disk, in the first line"
+    )
+    recovering.set_defaults(act=_recovery_key)
     bundling = actions.add_parser("bundle", help="write a support bundle, which has no secret")
     bundling.add_argument("file", metavar="FILE", help="a new file, such as support.tar.gz")
     bundling.set_defaults(act=_bundle)
@@ -90,6 +97,9 @@ def parser() -> argparse.ArgumentParser:
     installing.set_defaults(act=_install)
     alone = actions.add_parser(
         "install-unattended", help="find answers and do what they say: the ISO calls it"
+    )
+    alone.add_argument(
+        "--or-ask", action="store_true", help="do nothing if no answers say where to: a menu asks"
     )
     alone.set_defaults(act=_install_unattended)
     add_update_commands(actions)
@@ -197,17 +207,32 @@ def _state(arguments: Any, terminal: Terminal) -> int:
 
 def _unlock(arguments: Any, terminal: Terminal) -> int:
     from strongroom.appliance.disks.unlocking import unlock_and_start
-    from strongroom.cli.passphrase import passphrase_from_file
 
     _need_root("unlock a disk")
-    if arguments.passphrase_file:
-        passphrase = passphrase_from_file(arguments.passphrase_file, terminal).decode()
-    else:
-        import getpass
-
-        passphrase = getpass.getpass("passphrase of the data disk: ")
-    unlock_and_start(passphrase, terminal.line)
+    unlock_and_start(_passphrase(arguments.passphrase_file, terminal), terminal.line)
     return EXIT_DONE
+
+
+def _recovery_key(arguments: Any, terminal: Terminal) -> int:
+    from strongroom.appliance.disks.tpm import new_recovery_key
+    from strongroom.appliance.paper import recovery_lines
+
+    _need_root("make a recovery key")
+    key = new_recovery_key(_passphrase(arguments.passphrase_file, terminal))
+    for line in recovery_lines(key):
+        terminal.line(line)
+    return EXIT_DONE
+
+
+def _passphrase(file: str | None, terminal: Terminal) -> str:
+    """Of the data disk: the first line of a file, or what is typed."""
+    from strongroom.cli.passphrase import passphrase_from_file
+
+    if file:
+        return passphrase_from_file(file, terminal).decode()
+    import getpass
+
+    return getpass.getpass("passphrase of the data disk: ")
 
 
 def _bundle(arguments: Any, terminal: Terminal) -> int:
@@ -230,9 +255,11 @@ def _paper(arguments: Any, terminal: Terminal) -> int:
 
 def _install(arguments: Any, terminal: Terminal) -> int:
     from strongroom.appliance.answers.reading import examine, read_bytes
-    from strongroom.appliance.installing import IMAGE, install
+    from strongroom.appliance.disks.choosing import chosen_disk
+    from strongroom.appliance.installing import IMAGE, install, least_bytes
 
     _need_root("install to a disk")
+    image = arguments.image or IMAGE
     data, disk, word = None, arguments.disk, arguments.erase
     if arguments.answers:
         data = read_bytes(arguments.answers)
@@ -240,10 +267,12 @@ def _install(arguments: Any, terminal: Terminal) -> int:
         if answers is None:
             raise ConfigurationError("\n".join(one.text(arguments.answers) for one in faults))
         if answers.installation is not None and disk is None:
-            disk, word = answers.installation.disk, word or answers.installation.erase
+            least = least_bytes(image)
+            disk, erasable = chosen_disk(answers.installation, least, answers.data_disk)
+            word = word or erasable
     if disk is None:
         raise UsageError("which disk? Give --disk, or a part `installation` in the answers")
-    install(arguments.image or IMAGE, disk, word, data, at_once(terminal))
+    install(image, disk, word, data, at_once(terminal))
     return EXIT_DONE
 
 
@@ -251,7 +280,7 @@ def _install_unattended(arguments: Any, terminal: Terminal) -> int:
     from strongroom.appliance.installing import install_unattended
 
     _need_root("install to a disk")
-    install_unattended(at_once(terminal))
+    install_unattended(at_once(terminal), or_ask=arguments.or_ask)
     return EXIT_DONE
 
 

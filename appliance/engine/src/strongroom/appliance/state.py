@@ -37,10 +37,11 @@ class StepReport(msgspec.Struct, kw_only=True):
 
 
 class DiskPlan(msgspec.Struct, kw_only=True):
-    """A data disk that was free when it was chosen. is_made: its file system is complete.
+    """A data disk that was free when it was chosen.
 
-    luks_uuid, xfs_uuid: those that it gets. stable_name: of the disk itself, with its serial number
-    where it has one.
+    is_made: its file system is complete. is_sealed: the TPM of this machine unlocks it. luks_uuid,
+    xfs_uuid: those that it gets. stable_name: of the disk itself, with its serial number where it
+    has one.
     """
 
     device: str
@@ -50,6 +51,7 @@ class DiskPlan(msgspec.Struct, kw_only=True):
     luks_uuid: str
     xfs_uuid: str
     is_made: bool = False
+    is_sealed: bool = False
 
 
 class _Known(msgspec.Struct, kw_only=True):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from zoneinfo import available_timezones
 
-from strongroom.config.values.measures import duration_seconds
+from strongroom.config.values.measures import duration_seconds, size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +35,8 @@ _KEY_TYPES: Final = (
     "sk-ssh-ed25519@openssh.com",
     "sk-ecdsa-sha2-nistp256@openssh.com",
 )
+# Instead of the path of a disk.
+FIRST: Final = "first"
 SHORTEST_PASSPHRASE: Final = 12
 _LONGEST_PASSPHRASE: Final = 512
 _SYSTEM_USERS: Final = frozenset(
@@ -117,6 +119,11 @@ KINDS: Final = {
         "a time zone such as Europe/Berlin or Etc/UTC", lambda text: text in available_timezones()
     ),
     "device": Kind("a path in /dev, best in /dev/disk/by-id", _is_device),
+    "target disk": Kind(
+        f"`{FIRST}`, or a path in /dev, best in /dev/disk/by-id",
+        lambda text: text == FIRST or _is_device(text),
+    ),
+    "size": Kind("a size such as 100 GB", lambda text: bool(size_bytes(text))),
     "disk name": Kind(
         "the last part of the device's path",
         lambda text: bool(re.fullmatch(r"[A-Za-z0-9._:+@=,-]{1,200}", text)),

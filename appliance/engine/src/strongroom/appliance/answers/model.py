@@ -114,13 +114,15 @@ class DataDisk(_Part, frozen=True, kw_only=True):
         | None
     ) = None
     encryption: Annotated[
-        Literal["none", "passphrase"],
+        Literal["none", "passphrase", "tpm2"],
         _told(
             "Whether the disk is encrypted (LUKS2). With `passphrase` it has to be unlocked on the "
-            "console after every start."
+            "console after every start, with `tpm2` the TPM of this machine does that."
         ),
     ] = "none"
-    passphrase: Annotated[str, _text("passphrase", "Unlocks the disk.")] | None = None
+    passphrase: (
+        Annotated[str, _text("passphrase", "Unlocks the disk, also if the TPM does not.")] | None
+    ) = None
 
 
 class Admin(_Part, frozen=True, kw_only=True):
@@ -191,13 +193,22 @@ class Updates(_Part, frozen=True, kw_only=True):
 
 
 class Installation(_Part, frozen=True, kw_only=True):
-    """For an unattended installation from the ISO: where to."""
+    """For an unattended installation from the ISO: where to.
 
-    disk: Annotated[str, _text("device", "The disk for the system.")]
+    `disk: first` is the first disk, in the order of the slots of the hardware, that nothing uses,
+    that is not removable, not the data disk, and whose size is between `min_size` and `max_size`.
+    """
+
+    disk: Annotated[str, _text("target disk", "The disk for the system.")]
+    min_size: Annotated[str, _text("size", "With `first`: no smaller disk.")] | None = None
+    max_size: Annotated[str, _text("size", "With `first`: no larger disk.")] | None = None
     erase: (
         Annotated[
             str,
-            _text("disk name", "The last part of `disk`, if all that is on the disk may go."),
+            _text(
+                "disk name",
+                "The last part of `disk`, or `first`, if all that is on the disk may go.",
+            ),
         ]
         | None
     ) = None

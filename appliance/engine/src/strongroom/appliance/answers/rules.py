@@ -6,7 +6,9 @@ import ipaddress
 import os
 from typing import TYPE_CHECKING
 
+from strongroom.appliance.answers.kinds import FIRST
 from strongroom.appliance.answers.nodes import Fault
+from strongroom.config.values.measures import size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -73,16 +75,24 @@ def _appliance(answers: AnswerFile) -> Iterator[_Problem]:
 
 
 def _data_disk(disk: DataDisk) -> Iterator[_Problem]:
-    if disk.encryption == "passphrase" and disk.passphrase is None:
+    if disk.encryption != "none" and disk.passphrase is None:
         yield ("data_disk", "encryption needs a passphrase", "add `passphrase: ...`")
     if disk.encryption == "none" and disk.passphrase is not None:
-        mend = "write `encryption: passphrase`, or remove the passphrase"
+        mend = "write `encryption: passphrase` or `tpm2`, or remove the passphrase"
         yield ("data_disk.passphrase", "the disk is not to be encrypted", mend)
     yield from _erase("data_disk", disk.device, disk.erase)
 
 
 def _installation(target: Installation, disk: DataDisk | None) -> Iterator[_Problem]:
     yield from _erase("installation", target.disk, target.erase)
+    least, most = (size_bytes(one) if one else None for one in (target.min_size, target.max_size))
+    for name, size in (("min_size", least), ("max_size", most)):
+        if size is not None and target.disk != FIRST:
+            mend = f"remove it, or write `disk: {FIRST}`"
+            yield (f"installation.{name}", "`disk` names one disk, whatever its size", mend)
+    if least is not None and most is not None and most < least:
+        what = "no disk has a size between `min_size` and `max_size`"
+        yield ("installation.max_size", what, f"give {target.min_size} at least")
     if disk is not None and disk.device == target.disk:
         mend = "give backups a disk of their own"
         yield ("data_disk.device", "this is the disk of the system", mend)

@@ -56,6 +56,11 @@ updates:
   security: true
   source: https://updates.example.org/strongroom-amd64.update
   reboot: "03:30"
+# Only for an unattended installation from the ISO:
+# installation:
+#   disk: first
+#   max_size: 100 GB
+#   erase: first
 """
 
 _HEAD: Final = """\

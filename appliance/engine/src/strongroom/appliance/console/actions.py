@@ -22,7 +22,6 @@ from strongroom.appliance.console.login import administrators, new_hash
 from strongroom.appliance.console.screen import Field
 from strongroom.appliance.console.status import status_lines
 from strongroom.appliance.disks.looking import all_disks
-from strongroom.appliance.disks.unlocking import unlock_and_start
 from strongroom.appliance.finding import labelled_file
 from strongroom.appliance.machine import Machine, run, shown
 from strongroom.appliance.paper import paper_lines, passphrase_text
@@ -88,8 +87,8 @@ def data_disk(screen: Screen) -> None:
         return
     name, needs_word = disk
     fields = [
-        Field("encryption", "Encryption", "none", ("none", "passphrase"),
-              hint="With a passphrase the disk is unlocked here after every start"),
+        Field("encryption", "Encryption", "none", ("none", "passphrase", "tpm2"),
+              hint="passphrase: it is unlocked here after every start. tpm2: by the TPM"),
         Field("passphrase", "Passphrase", is_secret=True, hint="12 characters or more"),
         Field("again", "Passphrase again", is_secret=True),
     ]  # fmt: skip
@@ -99,7 +98,7 @@ def data_disk(screen: Screen) -> None:
 
     def part(filled: Mapping[str, str]) -> dict[str, Any]:
         said: dict[str, Any] = {"device": name, "encryption": filled["encryption"]}
-        if filled["encryption"] == "passphrase":
+        if filled["encryption"] != "none":
             if filled["passphrase"] != filled["again"]:
                 raise UsageError("the two passphrases differ; type them again")
             said["passphrase"] = filled["passphrase"]
@@ -266,15 +265,6 @@ def support_bundle(screen: Screen) -> None:
     say("collecting; no passphrase, key or token goes in")
     write_bundle(place)
     screen.text("Support bundle", [f"It is in {place}", "Get it by scp, as root or with sudo."])
-
-
-def unlock(screen: Screen) -> None:
-    """Unlock the data disk."""
-    field = Field("passphrase", "Passphrase", is_secret=True)
-    passphrase = screen.ask("Unlock the data disk", [], field)
-    if passphrase:
-        unlock_and_start(passphrase, screen.log("Unlock the data disk"))
-        screen.text("Unlock the data disk", ["The data disk is unlocked."])
 
 
 def restart(screen: Screen) -> None:

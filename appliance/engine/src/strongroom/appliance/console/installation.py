@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from strongroom.appliance.console.actions import choose_disk
 from strongroom.appliance.console.screen import Field
 from strongroom.appliance.finding import find_answers
-from strongroom.appliance.installing import install
-from strongroom.appliance.machine import run
+from strongroom.appliance.installing import SAID, install
+from strongroom.appliance.machine import Machine, run
 from strongroom.errors import StrongroomError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from strongroom.appliance.console.screen import Screen
@@ -20,6 +21,9 @@ _TITLE = "Install Strongroom"
 
 def show_installation(screen: Screen, image: str) -> None:
     """Until it is installed, or the machine is switched off."""
+    said = Machine().read(SAID)
+    if said:
+        screen.text(_TITLE, [printable(line, 240) for line in said.splitlines()])
     while True:
         items = [("1", "Install to a disk"), ("r", "Restart"), ("p", "Power off")]
         chosen = screen.menu(_TITLE, items)
@@ -46,7 +50,7 @@ def _install(screen: Screen, image: str) -> None:
     if word != name:
         screen.text(_TITLE, ["That is not the disk's name. Nothing was changed."])
         return
-    found = find_answers()
+    found = find_answers(installs=True)
     data = found.data if found is not None else None
     install(image, disk[0], word, data, screen.log(_TITLE))
     screen.text(_TITLE, ["Done. Remove the ISO and restart."])

@@ -8,11 +8,11 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING, Final
 
-from strongroom.appliance.console import actions
+from strongroom.appliance.console import actions, encryption
 from strongroom.appliance.console.login import is_open, log_in
 from strongroom.appliance.console.screen import LEAST_COLUMNS, LEAST_ROWS, Idle, Screen
 from strongroom.appliance.console.status import status_lines
-from strongroom.appliance.disks.unlocking import is_waiting
+from strongroom.appliance.disks.unlocking import is_encrypted, is_waiting
 from strongroom.errors import StrongroomError, UsageError
 from strongroom.printable import printable
 
@@ -34,7 +34,8 @@ _ACTIONS: Final[tuple[tuple[str, str, Callable[[Screen], None]], ...]] = (
     ("7", "Enrolment token for agents", actions.enrolment_token),
     ("8", "Status", actions.status),
     ("9", "Support bundle", actions.support_bundle),
-    ("u", "Unlock the data disk", actions.unlock),
+    ("k", "Recovery key of the data disk", encryption.recovery_key),
+    ("u", "Unlock the data disk", encryption.unlock),
     ("r", "Restart", actions.restart),
     ("p", "Power off", actions.power_off),
 )
@@ -64,7 +65,8 @@ def show_for_ever(window: curses.window) -> None:
 def show_menu(screen: Screen, name: str) -> None:
     """Until Escape. name: who has logged in, for the shell."""
     while True:
-        items = [(key, text) for key, text, _ in _ACTIONS if key != "u" or is_waiting()]
+        shown = {"u": is_waiting(), "k": is_encrypted()}
+        items = [(key, text) for key, text, _ in _ACTIONS if shown.get(key, True)]
         if name:
             items.insert(-2, ("s", f"Shell, as {name}"))
         chosen = screen.menu(_TITLE, items)

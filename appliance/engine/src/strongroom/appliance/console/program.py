@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
 
 _ESCAPE_MILLISECONDS: Final = 50
-_INSTALLATION: Final = "strongroom.install=ask"
+_INSTALLATION: Final = "strongroom.install="
 
 
 def main() -> int:
@@ -65,7 +65,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _installs() -> bool:
     with open("/proc/cmdline", encoding="utf-8", errors="replace") as file:
-        return _INSTALLATION in file.read().split()
+        return any(word.startswith(_INSTALLATION) for word in file.read().split())
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Final
 
 from strongroom import clock
 from strongroom.appliance.disks.unlocking import is_waiting
-from strongroom.appliance.machine import MOUNT_POINT, SETUP_ANSWERS, Machine, run_for_code
+from strongroom.appliance.machine import MOUNT_POINT, SETUP_ANSWERS, Machine, is_live, run_for_code
 from strongroom.appliance.state import State
 from strongroom.appliance.steps.identity import host_key_fingerprints
 from strongroom.appliance.updates.record import read_record
@@ -41,6 +41,8 @@ def status_lines() -> list[str]:
     lines += ["", *_services(), _disk_line()]
     if not state.is_ready:
         lines += ["", "This machine is NOT SET UP. Press Enter for the menu."]
+    if is_live():
+        lines += ["", "Started live: what is set up here is gone when the machine is switched off."]
     if state.trouble:
         lines += ["", f"The answer file was not applied: {state.trouble}"]
     return lines + _update_lines()

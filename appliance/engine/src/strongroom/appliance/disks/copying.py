@@ -1,14 +1,17 @@
 """Copying the appliance's image to a disk, whole and checked.
 
 The image is a raw disk, compressed with zstd or not. Its digest is compared while it is read, and
-the disk is read again afterwards. The partition table is written last: until all else is right the
+the disk is read again afterwards. Where the image is empty the disk is told to become so, and zeros
+are written only if it cannot. The partition table is written last: until all else is right the
 disk has none, so a power cut leaves a disk that does not boot, and none that boots half an image.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import struct
 from contextlib import ExitStack
 from typing import IO, TYPE_CHECKING, Final
 
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 _PIECE_BYTES: Final = 4 << 20
 _HEAD_BYTES: Final = 1 << 20
 _TOLD_EVERY_BYTES: Final = 256 << 20
+_NOTHING: Final = bytes(_PIECE_BYTES)
+# Of linux/fs.h.
+_BLKZEROOUT: Final = 0x127F
 
 
 def expected_digest(image: str) -> str:
@@ -56,23 +62,28 @@ def _damaged(image: str) -> DamageError:
 def _copy(image: str, device: str, say: Callable[[str], None]) -> None:
     digest = expected_digest(image)
     size = os.stat(device).st_size or _size(device)
-    raw = hashlib.sha256()
+    content = hashlib.sha256()
     written = 0
     with ExitStack() as stack:
-        packed = _Digested(stack.enter_context(open(image, "rb")))
+        packed = _Digested(stack.enter_context(open(image, "rb")), image)
         source = packed if not image.endswith(".zst") else stack.enter_context(
             zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)  # type: ignore[arg-type]
         )  # fmt: skip
         disk = stack.enter_context(open(device, "r+b", buffering=0))
         _put(disk, 0, bytes(_HEAD_BYTES))
         head = _exactly(source, _HEAD_BYTES)
-        raw.update(head)
+        content.update(head)
         written = len(head)
+        empty: list[bool] = []
         while piece := _exactly(source, _PIECE_BYTES):
             if written + len(piece) > size:
                 raise UsageError(f"{device} is smaller than the image; nothing boots from it")
-            _put(disk, written, piece)
-            raw.update(piece)
+            empty.append(piece == _NOTHING[: len(piece)])
+            if empty[-1]:
+                _put_zeros(disk, written, piece)
+            else:
+                _put(disk, written, piece)
+                content.update(piece)
             if (written + len(piece)) // _TOLD_EVERY_BYTES > written // _TOLD_EVERY_BYTES:
                 say(f"  {(written + len(piece)) >> 20} MiB")
             written += len(piece)
@@ -80,26 +91,37 @@ def _copy(image: str, device: str, say: Callable[[str], None]) -> None:
         if packed.digest.hexdigest() != digest:
             raise _damaged(image)
         os.fsync(disk.fileno())
-        _compare(disk, head, written, raw.hexdigest(), device)
+        _compare(disk, head, written, content.hexdigest(), empty, device)
         _put(disk, 0, head)
         os.fsync(disk.fileno())
     say(f"copied {written >> 20} MiB to {device}")
 
 
-def _compare(disk: IO[bytes], head: bytes, size: int, digest: str, device: str) -> None:
-    """Read the disk again, past what the kernel remembers."""
+def _compare(
+    disk: IO[bytes], head: bytes, size: int, digest: str, empty: list[bool], device: str
+) -> None:
+    """Read the disk again, past what the kernel remembers. digest: of all pieces that hold any."""
     os.posix_fadvise(disk.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     found = hashlib.sha256(head)
     position = len(head)
     disk.seek(position)
-    while position < size:
-        piece = disk.read(min(_PIECE_BYTES, size - position))
-        if not piece:
-            break
-        found.update(piece)
+    is_kept = True
+    for is_empty in empty:
+        piece = _exactly(disk, min(_PIECE_BYTES, size - position))
+        if is_empty:
+            is_kept = is_kept and piece == _NOTHING[: size - position]
+        else:
+            found.update(piece)
         position += len(piece)
-    if found.hexdigest() != digest:
+    if not is_kept or found.hexdigest() != digest:
         raise StoreError(f"{device} does not keep what is written to it; use another disk")
+
+
+def _put_zeros(disk: IO[bytes], position: int, zeros: bytes) -> None:
+    try:
+        fcntl.ioctl(disk.fileno(), _BLKZEROOUT, struct.pack("QQ", position, len(zeros)))
+    except OSError:
+        _put(disk, position, zeros)
 
 
 def _put(disk: IO[bytes], position: int, data: bytes) -> None:
@@ -125,12 +147,16 @@ def _size(device: str) -> int:
 class _Digested:
     """A file that is digested while it is read."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], name: str) -> None:
         self._file = file
+        self._name = name
         self.digest = hashlib.sha256()
 
     def read(self, size: int) -> bytes:
-        data = self._file.read(size)
+        try:
+            data = self._file.read(size)
+        except OSError as error:
+            raise _damaged(self._name) from error
         self.digest.update(data)
         return data
 

@@ -18,12 +18,15 @@ from strongroom.printable import printable
 _CHECKED_BYTES: Final = 16 << 20
 _PIECE_BYTES: Final = 1 << 20
 _NOTHING_FOUND: Final = 2
-_COLUMNS: Final = "NAME,PATH,TYPE,SIZE,MODEL,SERIAL,RO,FSTYPE,LABEL,PTTYPE,MOUNTPOINTS"
+_COLUMNS: Final = "NAME,PATH,TYPE,SIZE,MODEL,SERIAL,RO,RM,TRAN,FSTYPE,LABEL,PTTYPE,MOUNTPOINTS"
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A disk as it is offered. name: a path that stays; holds: in words, "" if it is empty."""
+    """A disk as it is offered.
+
+    name: a path that stays; holds: in words, "" if it is empty; is_removable: also all of USB.
+    """
 
     name: str
     path: str
@@ -31,6 +34,7 @@ class Disk:
     model: str
     holds: str
     is_used: bool
+    is_removable: bool
 
 
 def device_of(path: str) -> str:
@@ -113,6 +117,7 @@ def all_disks() -> list[Disk]:
                 printable(model.strip(), 60),
                 holds,
                 used,
+                bool(one["rm"]) or one["tran"] == "usb",
             )
         )
     return found

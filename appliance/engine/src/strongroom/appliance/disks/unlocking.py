@@ -1,4 +1,4 @@
-"""Encrypted data disk (LUKS2): unlocking with a passphrase."""
+"""Encrypted data disk (LUKS2): unlocking with its passphrase, or with its recovery key."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def unlock(device: str, passphrase: str) -> str:
     """Unlock; the device inside. Raises WrongKeyError, OperatingSystemError."""
     if is_unlocked():
         return _INSIDE
-    words = ["cryptsetup", "open", "--type", "luks2", "--key-file", "-", device, NAME]
-    code, said = run_for_code(words, passphrase.encode())
+    # Without asking the TPM, which would open it whatever the passphrase is.
+    words = ["cryptsetup", "open", "--type", "luks2", "--disable-external-tokens", "--key-file"]
+    code, said = run_for_code([*words, "-", device, NAME], passphrase.encode())
     if code == _WRONG_PASSPHRASE:
         raise WrongKeyError(f"{device} does not open with this passphrase; try another")
     if code:
@@ -56,17 +57,21 @@ def _device_in(status: str) -> str:
     return ""
 
 
+def is_encrypted() -> bool:
+    """Whether there is a data disk, and it is encrypted."""
+    plan = State().known.disk
+    return plan is not None and plan.is_made and plan.encryption != "none"
+
+
 def is_waiting() -> bool:
     """Whether the data disk is encrypted and not mounted."""
-    plan = State().known.disk
-    is_encrypted = plan is not None and plan.is_made and plan.encryption == "passphrase"
-    return is_encrypted and not os.path.ismount(MOUNT_POINT)
+    return is_encrypted() and not os.path.ismount(MOUNT_POINT)
 
 
 def unlock_and_start(passphrase: str, say: Callable[[str], None]) -> None:
     """Unlock the data disk after a start, mount it and start what waits for it."""
     plan = State().known.disk
-    if plan is None or plan.encryption != "passphrase":
+    if plan is None or plan.encryption == "none":
         raise ConflictError("this machine has no encrypted data disk")
     if not os.path.ismount(MOUNT_POINT):
         unlock(f"UUID={plan.luks_uuid}", passphrase)

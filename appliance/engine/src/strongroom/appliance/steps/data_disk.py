@@ -13,7 +13,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
-from strongroom.appliance.disks import unlocking
+from strongroom.appliance.disks import tpm, unlocking
 from strongroom.appliance.disks.erasing import erase, refuse_used
 from strongroom.appliance.disks.looking import device_of, size_of, stable_name, tags, what_it_holds
 from strongroom.appliance.machine import MOUNT_POINT, run, settle
@@ -39,6 +39,8 @@ def set_data_disk(context: Context) -> None:
     plan = _plan(context, disk, device)
     if not plan.is_made:
         _format(context, disk, plan, device)
+    if plan.encryption == "tpm2" and not plan.is_sealed:
+        _seal(context, disk, plan, device)
     _note_in_tables(context, plan)
     _mount(context, disk, plan)
 
@@ -59,6 +61,8 @@ def _plan(context: Context, disk: DataDisk, device: str) -> DiskPlan:
             f"{plan.device} is the data disk; move its backups first (`strongroom copy`), then "
             f"remove the line of {MOUNT_POINT} in /etc/fstab and `disk` in the state file"
         )
+    if disk.encryption == "tpm2":
+        tpm.need_tpm()
     plan = _taken_over(context, disk, device)
     if plan is None:
         if disk.erase is None:
@@ -96,7 +100,7 @@ def _taken_over(context: Context, disk: DataDisk, device: str) -> DiskPlan | Non
         return None
     found = tags(device)
     luks = ""
-    if found.get("TYPE") == "crypto_LUKS" and disk.encryption == "passphrase":
+    if found.get("TYPE") == "crypto_LUKS" and disk.encryption != "none":
         luks = found.get("UUID", "")
         assert disk.passphrase is not None
         inside = unlocking.unlock(device, disk.passphrase)
@@ -105,7 +109,7 @@ def _taken_over(context: Context, disk: DataDisk, device: str) -> DiskPlan | Non
         raise ConflictError(
             f"{disk.device} is encrypted; write `encryption: passphrase` and its passphrase"
         )
-    elif disk.encryption == "passphrase" and found.get("TYPE") == "xfs":
+    elif disk.encryption != "none" and found.get("TYPE") == "xfs":
         raise ConflictError(
             f"{disk.device} holds XFS that is not encrypted; write `encryption: none` to use it, "
             f"or `erase: {os.path.basename(disk.device)}` if all that is on it may go"
@@ -138,12 +142,12 @@ def _refuse_what_is_there(disk: DataDisk, device: str) -> None:
 
 def _format(context: Context, disk: DataDisk, plan: DiskPlan, device: str) -> None:
     """Format a disk that the plan says was free, or may be erased."""
-    if plan.encryption == "passphrase":
+    if plan.encryption != "none":
         unlocking.lock(plan.luks_uuid)
     # Also what an interrupted attempt of ours has left.
     erase(device, context.say)
     place = device
-    if plan.encryption == "passphrase":
+    if plan.encryption != "none":
         if disk.passphrase is None:
             raise UsageError("data_disk: the passphrase is needed to finish the disk")
         words = ["cryptsetup", "luksFormat", "--batch-mode", "--type", "luks2"]
@@ -164,13 +168,26 @@ def _format(context: Context, disk: DataDisk, plan: DiskPlan, device: str) -> No
     context.did(f"made an XFS file system on {plan.device}")
 
 
+def _seal(context: Context, disk: DataDisk, plan: DiskPlan, device: str) -> None:
+    """Let the TPM of this machine unlock it; that of a machine that is lost no longer does."""
+    if disk.passphrase is None:
+        raise UsageError("data_disk: the passphrase is needed to let the TPM unlock the disk")
+    tpm.seal(device, disk.passphrase)
+    plan.is_sealed = True
+    context.state.write()
+    context.did(f"let the TPM unlock {plan.device}")
+
+
 def _note_in_tables(context: Context, plan: DiskPlan) -> None:
     machine = context.machine
     options = _OPTIONS
-    locked = plan.encryption == "passphrase"
+    locked = plan.encryption != "none"
     if locked:
-        options += ",noauto,x-systemd.device-timeout=5s"
-        line = f"{unlocking.NAME} UUID={plan.luks_uuid} none luks,noauto"
+        # Without somebody who waits at the console for a question.
+        alone = plan.encryption == "tpm2"
+        options += f",{'' if alone else 'noauto,'}x-systemd.device-timeout={90 if alone else 5}s"
+        how = "nofail,headless=true,tpm2-device=auto" if alone else "noauto"
+        line = f"{unlocking.NAME} UUID={plan.luks_uuid} none luks,{how}"
         table = _with_line(machine.read("/etc/crypttab") or "", unlocking.NAME, 0, line)
         machine.write("/etc/crypttab", table)
     line = f"UUID={plan.xfs_uuid} {MOUNT_POINT} xfs {options} 0 0"
@@ -200,7 +217,7 @@ def _with_line(table: str, word: str, position: int, line: str) -> str:
 def _mount(context: Context, disk: DataDisk, plan: DiskPlan) -> None:
     if os.path.ismount(MOUNT_POINT):
         return
-    if plan.encryption == "passphrase" and not unlocking.is_unlocked():
+    if plan.encryption != "none" and not unlocking.is_unlocked():
         if disk.passphrase is None:
             raise UsageError("data_disk: the passphrase is needed to unlock the disk")
         unlocking.unlock(f"UUID={plan.luks_uuid}", disk.passphrase)
