@@ -4,8 +4,14 @@ ip link set lo up
 cd /engine || exit 1
 echo "GUEST TESTS BEGIN kernel $(uname -r), $(/opt/strongroom/bin/python --version)"
 [ ! -e arguments ] || eval "set -- $(cat arguments)"
-PYTHONPATH=/engine/src /opt/strongroom/bin/python -m pytest -p no:cacheprovider -q -m vm \
-    tests/vm/guest "$@"
+export PYTHONPATH=/engine/src
+if [ "${1:-}" = --bench ]; then
+    shift
+    modprobe tls
+    /opt/strongroom/bin/python -m strongroom bench "$@" --quiet --markdown /tmp/page.md && cat /tmp/page.md
+else
+    /opt/strongroom/bin/python -m pytest -p no:cacheprovider -q -m vm tests/vm/guest "$@"
+fi
 echo "GUEST TESTS END $?"
 sync
 poweroff -f -f

@@ -2,7 +2,9 @@
 # Run tests/vm/guest inside a virtual machine whose kernel can do TLS:
 #
 #     run_in_guest.sh [SUITE] [PYTEST ARGUMENT...]      SUITE: trixie (Python 3.13) or bookworm (3.11)
+#     run_in_guest.sh SUITE --bench SUITE-OF-BENCH [OPTION...]
 #
+# The second form runs `strongroom bench` there instead, and prints its page of Markdown.
 # Needs Debian, root and mmdebstrap; what it builds stays in build/vm and is used again. It works
 # without KVM: a guest boots in 15 to 30 s in software. QEMU is Debian 13's also on Debian 12, whose
 # own crashes guests of Debian 13. Exit status: that of pytest in the guest, 99 when it never ended.
@@ -43,7 +45,7 @@ if [ "$(cat "$root.made-from" 2>/dev/null)" != "$made_from" ]; then
     say "making the guest's root"
     rm -rf "$root" "$root.made-from"
     mmdebstrap --quiet --variant=apt \
-        --include=linux-image-cloud-amd64,initramfs-tools,systemd-sysv,udev,kmod,iproute2,python3-venv,openssl,procps,tzdata \
+        --include=linux-image-cloud-amd64,initramfs-tools,systemd-sysv,udev,kmod,iproute2,python3-venv,openssl,procps,tzdata,nfs-kernel-server,nfs-common \
         "$suite" "$root"
     version=$(chroot "$root" python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     say "installing the libraries for Python $version"

@@ -7,13 +7,13 @@ import shutil
 
 import pytest
 
-from strongroom.measure.suites.bacula_latency import NINE, WAYS, measure_latency
+from strongroom.errors import UsageError
+from strongroom.measure.suites.bacula_latency import NINE, WAYS, measure_latency, measure_nfs
 
-pytestmark = pytest.mark.skipif(
+
+@pytest.mark.skipif(
     not (os.access("/dev/fuse", os.W_OK) and shutil.which("fusermount3")), reason="no FUSE here"
 )
-
-
 def test_each_way_backs_up_all_files_twice(tmp_path):
     told = []
     data, rows = measure_latency(tmp_path, 0.005, 1, told.append, (0.1,))
@@ -25,3 +25,10 @@ def test_each_way_backs_up_all_files_twice(tmp_path):
     assert len(told) == len(rows)
     # Only the tree is left, for the caller to remove; nothing is mounted.
     assert sorted(os.listdir(tmp_path)) == ["tree"]
+
+
+@pytest.mark.skipif(os.path.exists("/proc/fs/nfsd/threads"), reason="an NFS server runs here")
+def test_without_a_server_of_nfs_it_says_what_is_missing(tmp_path):
+    with pytest.raises(UsageError, match="apt-get install nfs-kernel-server"):
+        measure_nfs(tmp_path, 0.005, 1, print)
+    assert os.listdir(tmp_path) == []

@@ -1,8 +1,9 @@
-"""`bacula-latency`: one job with scan threads against the same work split by hand into nine jobs.
+"""`bacula-latency` and `bacula-nfs`: one job with scan threads against nine jobs made by hand.
 
 The text: a site whose Bacula read NFSv4 file systems of a NAS far below the rate of the link,
-because every file costs round trips, and that split its job into many to hide them. Here a FUSE
-file system sleeps before every answer.
+because every file costs round trips, and that split its job into many to hide them. In the first
+suite a FUSE file system sleeps before every answer; the second has the kernel's NFSv4 over a link
+that delays.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from strongroom.measure.testbed.command import CommandError, MemorySampler, meas
 from strongroom.measure.testbed.daemons import plain_environment
 from strongroom.measure.testbed.delayed_files import delayed_mount
 from strongroom.measure.testbed.local import local_backup, make_local
+from strongroom.measure.testbed.nfs_files import nfs_mount, require_nfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 DELAYS: Final = (0.2, 1.0, 5.0)
@@ -31,11 +34,18 @@ DIRECTORIES: Final = 45
 JOBS: Final = 9
 FILE_BYTES: Final = 1024
 NINE: Final = "nine jobs by hand"
-SEED: Final = (
+_TEXT: Final = (
     "Users of Bacula with NFSv4 file systems on a NAS, mailing list 2016 (msg65689): latency of "
     "metadata operations bounds the backup, so jobs were split by hand to have more of them under "
-    "way. Their machines were a 10 Gbit NAS and a tape library; ours is a FUSE file system that "
-    "sleeps before each answer, so only the ratios say something."
+    "way. Their machines were a 10 Gbit NAS and a tape library; "
+)
+SEED: Final = (
+    f"{_TEXT}ours is a FUSE file system that sleeps before each answer, so only the ratios say "
+    "something."
+)
+NFS_SEED: Final = (
+    f"{_TEXT}ours are server and client of NFSv4.2 in one kernel, and netem delays the packets "
+    "between them, so only the ratios say something."
 )
 WAYS: Final = (
     Way(NINE),
@@ -55,25 +65,55 @@ def measure_latency(
     delays: tuple[float, ...] = DELAYS,
 ) -> tuple[str, list[Row]]:
     """What was backed up, and the rows. `folder` is new. Raises UsageError."""
+    return _measured(folder, scale, rounds, tell, delays, delayed_mount)
+
+
+def measure_nfs(
+    folder: Path,
+    scale: float,
+    rounds: int,
+    tell: Callable[[str], None],
+    delays: tuple[float, ...] = DELAYS,
+) -> tuple[str, list[Row]]:
+    """As `measure_latency`, by NFS; a delay is one of a round trip."""
+    require_nfs()
+    return _measured(folder, scale, rounds, tell, delays, nfs_mount)
+
+
+def _measured(
+    folder: Path,
+    scale: float,
+    rounds: int,
+    tell: Callable[[str], None],
+    delays: tuple[float, ...],
+    mount: Callable[[Path, Path, float], AbstractContextManager[None]],
+) -> tuple[str, list[Row]]:
     files = max(JOBS, round(FILES * scale))
     tree = folder / "tree"
     _make_tree(tree, files)
     rows: list[Row] = []
     for delay in delays:
-        bench = _Bench(folder, tree, delay, files, tell)
+        bench = _Bench(folder, tree, delay, files, tell, mount)
         rows += in_turns(f"{delay:g} ms", WAYS, rounds, bench.run)
     return f"{files:,} files of 1 KiB in {DIRECTORIES} directories", rows
 
 
 class _Bench:
     def __init__(
-        self, folder: Path, tree: Path, delay: float, files: int, tell: Callable[[str], None]
+        self,
+        folder: Path,
+        tree: Path,
+        delay: float,
+        files: int,
+        tell: Callable[[str], None],
+        mount: Callable[[Path, Path, float], AbstractContextManager[None]],
     ) -> None:
         self._folder = folder
         self._tree = tree
         self._delay = delay
         self._files = files
         self._tell = tell
+        self._mount = mount
         self._environment = plain_environment(folder / "home")
 
     def run(self, way: Way) -> Iterator[tuple[str, Taken]]:
@@ -85,7 +125,7 @@ class _Bench:
                 self._tell(f"{self._delay:g} ms, {way.name}, {backup}")
                 mount = self._folder / "mount"
                 # A new mount each time: what the kernel has cached of it is gone.
-                with delayed_mount(self._tree, mount, self._delay):
+                with self._mount(self._tree, mount, self._delay):
                     taken = (
                         self._nine(place, mount)
                         if way.name == NINE

@@ -37,6 +37,11 @@ SUITES: Final = {
         "one job with scan threads against nine jobs, on a file system that answers late",
         "scan threads", 100 << 20, "bacula_latency", "measure_latency", "SEED", "NINE",
     ),
+    "bacula-nfs": Suite(
+        "Scan threads over NFS",
+        "the same by the kernel's NFSv4 over a link that delays; as root, with its server running",
+        "scan threads", 100 << 20, "bacula_latency", "measure_nfs", "NFS_SEED", "NINE",
+    ),
     "bareos-compression": Suite(
         "Codecs and workers",
         "codecs by workers, on recordings, a root file system and sources; backup and restore",
@@ -56,6 +61,11 @@ SUITES: Final = {
         "Signatures",
         "each digest, on recordings and sources",
         "", 14 << 30, "bareos", "measure_signature", "SIGNATURE_SEED", "UNSIGNED",
+    ),
+    "by-itself": Suite(
+        "What a backup finds by itself",
+        "no setting against fixed ones: local disk, slow disk, file server, WAN",
+        "", 4 << 30, "by_itself", "measure_by_itself", "SEED", "ITSELF",
     ),
     "hashbackup": Suite(
         "A million empty files",

@@ -1,10 +1,12 @@
 """A pass-through file system that sleeps before every answer.
 
-    python -m strongroom.measure.testbed.delayed_files FOLDER MOUNT_POINT MILLISECONDS
+    python -m strongroom.measure.testbed.delayed_files FOLDER MOUNT_POINT MILLISECONDS [BYTES]
 
 Shows FOLDER at MOUNT_POINT, read-only, as slowly as a file server behind a network would: each
 look-up, listing, open, read and attribute waits MILLISECONDS first. Any number of requests wait at
-the same time, as they do on a server. The first line on standard output says that it is mounted.
+the same time, as they do on a server. With BYTES a second it is as slow as a disk: one request
+after the other, and reading takes its time too. The first line on standard output says that it is
+mounted.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from strongroom.errors import UsageError
@@ -35,10 +38,16 @@ STAT_FIELDS = (
 
 
 @contextmanager
-def delayed_mount(folder: Path, place: Path, milliseconds: float) -> Iterator[None]:
-    """`folder` at `place`, a new folder, delayed. Raises UsageError where that is impossible."""
+def delayed_mount(
+    folder: Path, place: Path, milliseconds: float, disk_bytes_a_second: float = 0
+) -> Iterator[None]:
+    """`folder` at `place`, a new folder, as a file server or, with a rate, as a disk.
+
+    Raises UsageError where that is impossible.
+    """
     place.mkdir()
-    command = [sys.executable, "-m", _MODULE, str(folder), str(place), str(milliseconds)]
+    words = [str(folder), str(place), str(milliseconds), str(disk_bytes_a_second)]
+    command = [sys.executable, "-m", _MODULE, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -63,10 +72,16 @@ class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
 
     use_ns = True
 
-    def __init__(self, folder: str, seconds: float) -> None:
+    def __init__(self, folder: str, seconds: float, disk_bytes_a_second: float) -> None:
         self._folder = folder
         self._seconds = seconds
+        self._byte_seconds = 1 / disk_bytes_a_second if disk_bytes_a_second else 0.0
+        self._turn = threading.Lock() if disk_bytes_a_second else nullcontext()
         self.is_mounted = False
+
+    def _wait(self, size_bytes: int = 0) -> None:
+        with self._turn:
+            time.sleep(self._seconds + size_bytes * self._byte_seconds)
 
     def init(self, path: str) -> None:
         """Report that the mount is ready."""
@@ -75,7 +90,7 @@ class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
         """The attributes of an entry (lstat)."""
-        time.sleep(self._seconds)
+        self._wait()
         status = os.lstat(self._folder + path)
         found = {name: getattr(status, name) for name in STAT_FIELDS}
         for name in ("st_atime", "st_mtime", "st_ctime"):
@@ -84,7 +99,7 @@ class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def readdir(self, path: str, fh: int) -> list[tuple[str, dict[str, int], int]]:
         """Names of a directory; an entry without an inode number would count as removed."""
-        time.sleep(self._seconds)
+        self._wait()
         own = os.lstat(self._folder + path).st_ino
         found = [(".", {"st_ino": own}, 0), ("..", {"st_ino": own}, 0)]
         with os.scandir(self._folder + path) as entries:
@@ -93,18 +108,19 @@ class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def readlink(self, path: str) -> str:
         """The target of a link."""
-        time.sleep(self._seconds)
+        self._wait()
         return os.readlink(self._folder + path)
 
     def open(self, path: str, flags: int) -> int:
         """A descriptor, kept until `release`."""
-        time.sleep(self._seconds)
+        self._wait()
         return os.open(self._folder + path, os.O_RDONLY)
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         """Bytes of an open file."""
-        time.sleep(self._seconds)
-        return os.pread(fh, size, offset)
+        content = os.pread(fh, size, offset)
+        self._wait(len(content))
+        return content
 
     def release(self, path: str, fh: int) -> int:
         """Close what `open` opened."""
@@ -113,17 +129,17 @@ class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
 
     def listxattr(self, path: str) -> list[str]:
         """None: a file server without extended attributes."""
-        time.sleep(self._seconds)
+        self._wait()
         return []
 
 
 def main() -> int:
     """Serve until unmounted."""
-    folder, mount_point, milliseconds = sys.argv[1:]
+    folder, mount_point, milliseconds, *rate = sys.argv[1:]
     options: dict[str, Any] = {"max_idle_threads": REQUESTS_AT_ONCE}
     if (mfusepy.fuse_version_major, mfusepy.fuse_version_minor) >= (3, 12):
         options["max_threads"] = REQUESTS_AT_ONCE
-    files = DelayedFiles(folder, float(milliseconds) / 1000)
+    files = DelayedFiles(folder, float(milliseconds) / 1000, float(rate[0]) if rate else 0)
     try:
         mfusepy.FUSE(
             files,
