@@ -92,6 +92,19 @@ def test_a_server_that_is_crowded_from_the_beginning_gets_no_more(worth):
     assert pace.threads <= 8
 
 
+@pytest.mark.parametrize("shards", [1, 2, 4])
+def test_a_disk_that_answers_one_after_the_other_gets_few(shards):
+    # All shards do the same.
+    answers = server(0.0003, 1 / 0.0003 / shards)
+    pace = Pace(16, 64)
+    run(pace, answers, 1500)
+    seen = []
+    for _ in range(50):
+        run(pace, answers, 100)
+        seen.append(pace.threads)
+    assert sum(seen) / len(seen) <= 3
+
+
 def test_a_server_that_becomes_slower_or_is_shared_is_followed():
     pace = Pace(8, 64)
     run(pace, server(0.001), 2000)

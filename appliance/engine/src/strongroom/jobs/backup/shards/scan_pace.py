@@ -35,11 +35,15 @@ QUICK, GIVEN, MOST, WAITS, TREE = BOUNDS = ("quick", "given", "most", "waits", "
 
 @dataclass(slots=True)
 class _Kind:
-    """Calls of a kind: those since the last judgement, and the shortest mean wait so far."""
+    """Calls of a kind: those since the last judgement, and the shortest mean wait so far.
+
+    `before_seconds`: the mean wait before the last halving, 0 where there was none.
+    """
 
     operations: int = 0
     waited_seconds: float = 0.0
     shortest_seconds: float = 0.0
+    before_seconds: float = 0.0
 
     @property
     def mean_seconds(self) -> float:
@@ -50,11 +54,10 @@ class _Kind:
 class _Trial:
     """Half as many threads are tried.
 
-    `crowding`: before this halving; `threads`: before the first. `goes_on`: halve on while it
-    helps. `helped`, `failed`: whether it did, and how often it did not.
+    `threads`: before the first halving. `goes_on`: halve on while it helps. `helped`, `failed`:
+    whether it did, and how often it did not.
     """
 
-    crowding: float
     threads: int
     goes_on: bool
     helped: bool = False
@@ -103,10 +106,10 @@ class Pace:
     def _judge(self) -> None:
         crowding = self._crowding()
         if self._trial is not None:
-            self._end_trial(self._trial, crowding)
+            self._end_trial(self._trial)
         elif crowding >= _CROWD and self.threads > 1:
             self.bound = WAITS
-            self._halve(_Trial(crowding, self.threads, goes_on=self._doubles))
+            self._halve(_Trial(self.threads, goes_on=self._doubles))
             self._doubles = False
         elif not self._is_full:
             self.bound = TREE
@@ -118,19 +121,21 @@ class Pace:
 
     def _halve(self, trial: _Trial) -> None:
         self._trial = trial
+        for kind in self._kinds.values():
+            kind.before_seconds = kind.mean_seconds if kind.operations else 0.0
         self.threads //= 2
         self._skips = True
 
-    def _end_trial(self, trial: _Trial, crowding: float) -> None:
+    def _end_trial(self, trial: _Trial) -> None:
         """Half as many threads were tried."""
         self._trial = None
-        if crowding <= _EASED * trial.crowding:
+        if self._against_before() <= _EASED:
             if trial.goes_on and self.threads > 1:
-                self._halve(replace(trial, crowding=crowding, helped=True))
+                self._halve(replace(trial, helped=True))
         elif trial.helped:
             self.threads *= 2
         elif trial.failed + 1 < _TRIALS and self.threads > 1:
-            self._halve(replace(trial, crowding=crowding, failed=trial.failed + 1))
+            self._halve(replace(trial, failed=trial.failed + 1))
         else:
             self.threads = trial.threads
             self._begin_anew()
@@ -147,6 +152,16 @@ class Pace:
             waited += kind.operations * mean
             shortest += kind.operations * kind.shortest_seconds
         return waited / shortest if shortest else 1.0
+
+    def _against_before(self) -> float:
+        """How long calls waited, as a multiple of what they did before the last halving."""
+        compared = [one for one in self._kinds.values() if one.operations and one.before_seconds]
+        before = sum(kind.operations * kind.before_seconds for kind in compared)
+        return (
+            sum(kind.operations * kind.mean_seconds for kind in compared) / before
+            if before
+            else 1.0
+        )
 
     def _begin_anew(self) -> None:
         """The file system is slower than it was: compare with what it is now."""
