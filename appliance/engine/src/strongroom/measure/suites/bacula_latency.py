@@ -19,7 +19,7 @@ from strongroom.errors import UsageError
 from strongroom.measure.suites.result import Row, Taken, Way, in_turns
 from strongroom.measure.testbed.command import CommandError, MemorySampler, measure
 from strongroom.measure.testbed.daemons import plain_environment
-from strongroom.measure.testbed.delayed_files import delayed_mount
+from strongroom.measure.testbed.delayed_mount import delayed_mount
 from strongroom.measure.testbed.local import local_backup, make_local
 from strongroom.measure.testbed.nfs_files import nfs_mount, require_nfs
 

@@ -17,7 +17,7 @@ from strongroom.measure.suites.data import make_sources
 from strongroom.measure.suites.result import Row, Taken, Way, in_turns
 from strongroom.measure.testbed.command import CommandError, measure
 from strongroom.measure.testbed.daemons import DaemonError, plain_environment
-from strongroom.measure.testbed.delayed_files import delayed_mount
+from strongroom.measure.testbed.delayed_mount import delayed_mount
 from strongroom.measure.testbed.link import slow_link
 from strongroom.measure.testbed.local import local_backup, make_local
 from strongroom.measure.testbed.vault import Vault

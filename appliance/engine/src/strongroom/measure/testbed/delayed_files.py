@@ -12,59 +12,20 @@ mounted.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
-
-from strongroom.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from contextlib import nullcontext
+from typing import Any
 
 os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
 
 import mfusepy
 
-_END_SECONDS = 5.0
-_MODULE = "strongroom.measure.testbed.delayed_files"
 REQUESTS_AT_ONCE = 512
 STAT_FIELDS = (
     "st_mode", "st_nlink", "st_uid", "st_gid", "st_size", "st_ino", "st_blocks",
 )  # fmt: skip
-
-
-@contextmanager
-def delayed_mount(
-    folder: Path, place: Path, milliseconds: float, disk_bytes_a_second: float = 0
-) -> Iterator[None]:
-    """`folder` at `place`, a new folder, as a file server or, with a rate, as a disk.
-
-    Raises UsageError where that is impossible.
-    """
-    place.mkdir()
-    words = [str(folder), str(place), str(milliseconds), str(disk_bytes_a_second)]
-    command = [sys.executable, "-m", _MODULE, *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            if process.stdout.readline() != "mounted\n":
-                raise UsageError(
-                    "no file system can be mounted here: this needs /dev/fuse and fusermount3 "
-                    "(`apt-get install fuse3`)"
-                )
-            yield
-        finally:
-            subprocess.run(["fusermount3", "-u", "-z", str(place)], check=False)
-            try:
-                process.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:
-                # A container that was started meanwhile has the mount in its own namespace.
-                process.kill()
-    place.rmdir()
 
 
 class DelayedFiles(mfusepy.Operations):  # type: ignore[misc]
