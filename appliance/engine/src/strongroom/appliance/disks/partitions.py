@@ -58,7 +58,8 @@ def enlarge(device: str, say: Callable[[str], None]) -> None:
     last = max(partitions_on(device), key=lambda one: one.start)
     told = json.loads(run(["sfdisk", "--json", device]))["partitiontable"]
     sector = int(told.get("sectorsize", 512))
-    # systemd-repart counts in 4096 bytes, and fails at the first boot on a partition that it would have to round up.
+    # systemd-repart counts in 4096 bytes; it would round up a partition that ends elsewhere, and
+    # fails at each start as there is no room.
     size = ((int(told["lastlba"]) + 1) * sector - last.start) // _GRAIN_BYTES * _GRAIN_BYTES
     words = ["sfdisk", "--no-reread", "--no-tell-kernel", "-N", str(last.number), device]
     run(words, f", {size // sector}\n".encode())
