@@ -17,7 +17,7 @@ version: 1
 hostname: vault.example.org
 time: {{ntp: ["{outside}"]}}
 network:
-  interfaces: [{{mac: "{card}", addresses: [192.0.2.10/24]}}]
+  interfaces: [{{mac: "{card}", addresses: [192.0.2.10/24, {inside}/24]}}]
 admin: {{name: ann, ssh_keys: ["{key}"]}}
 data_disk: {{device: /dev/disk/by-id/virtio-DATA}}
 appliance: {{address: {inside}, groups: [servers]}}
