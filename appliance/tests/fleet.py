@@ -115,6 +115,11 @@ class Fleet:
         """What a command says on the appliance, as objects."""
         return [json.loads(line) for line in self.life.does(f"HOME=/root strongroom --json {words}").splitlines()]
 
+    def configure(self, job: str, text: str) -> None:
+        """Add a job to the director."""
+        file = f"/etc/strongroom/director.d/job/{job}.conf"
+        self.life.does(f"cat > {file} <<'END'\n{text}END\nHOME=/root strongroom reload")
+
     def runs(self, words: str = "") -> list[dict[str, Any]]:
         """The runs of the client, the last one first."""
         return [one for one in self.strongroom(f"runs --client {CLIENT} {words}") if one.get("type") == "run"]
