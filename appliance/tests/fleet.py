@@ -47,6 +47,8 @@ def inventory(key: Path) -> dict[str, Any]:
                         "strongroom_agent_group": "servers",
                         "strongroom_files": [SOURCE],
                         "strongroom_exclude": [],
+                        # This host's kernel may not have TLS; the appliance's is asked for it all the same.
+                        "strongroom_ktls": "yes",
                     },
                 },
             },

@@ -21,8 +21,10 @@ FIRST_BYTES = 24 * MIB
 SECOND_BYTES = 256 * MIB
 SEEN_BYTES = 64 * MIB
 ENDED = ("done", "incomplete", "failed", "cancelled")
+# Without the schedule of the others, which is for backups.
 VERIFY = f"""Job {{
-  Name = comparison; JobDefs = Usual; Type = Verify; Level = DiskToCatalog; Job To Verify = {CLIENT}; Client = {CLIENT}
+  Name = comparison; Type = Verify; Level = DiskToCatalog; Job To Verify = {CLIENT}; Client = {CLIENT}; FileSet = {CLIENT}
+  Storage = vault; Pool = Usual; Messages = Standard
 }}
 """
 # Slow enough that it is under way when the power is cut, however busy this host is.
