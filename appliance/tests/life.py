@@ -73,10 +73,11 @@ class Life:
         self.boot = self.machine.wait_for_ssh(self.key, self.boot)
 
     def cut_the_power(self) -> None:
-        """End it as a power cut does, and start it again."""
+        """End it as a power cut does, start it again, and wait until all of it has started."""
         self.machine.kill()
         self.machine.start_by_firmware("bios", key=self.public)
         self.restarted()
+        self.does("systemctl is-system-running --wait > /dev/null; true")
 
     def kept(self) -> dict[str, str]:
         """What must be the same after everything."""
