@@ -22,7 +22,7 @@ if [ ! -d "$root" ]; then
     mirror=$("$here/mirror.sh" debian)
     echo "getting the tools" >&2
     rm -rf --one-file-system "$build"/tools-*
-    mmdebstrap --quiet --variant=apt --include="$packages" trixie "$root.part" "$mirror" >&2
+    mmdebstrap --quiet --variant=apt --aptopt='Acquire::Retries "5"' --include="$packages" trixie "$root.part" "$mirror" >&2
     mkdir -p "$root.part/work"
     mv "$root.part" "$root"
 fi

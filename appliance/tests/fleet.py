@@ -47,6 +47,8 @@ def inventory(key: Path) -> dict[str, Any]:
                         "strongroom_agent_group": "servers",
                         "strongroom_files": [SOURCE],
                         "strongroom_exclude": [],
+                        # This host's kernel may not have TLS; the appliance's is asked for it all the same.
+                        "strongroom_ktls": "yes",
                     },
                 },
             },
@@ -114,6 +116,11 @@ class Fleet:
     def strongroom(self, words: str) -> list[dict[str, Any]]:
         """What a command says on the appliance, as objects."""
         return [json.loads(line) for line in self.life.does(f"HOME=/root strongroom --json {words}").splitlines()]
+
+    def configure(self, job: str, text: str) -> None:
+        """Add a job to the director."""
+        file = f"/etc/strongroom/director.d/job/{job}.conf"
+        self.life.does(f"cat > {file} <<'END'\n{text}END\nHOME=/root strongroom reload")
 
     def runs(self, words: str = "") -> list[dict[str, Any]]:
         """The runs of the client, the last one first."""

@@ -17,7 +17,7 @@ version: 1
 hostname: vault.example.org
 time: {{ntp: ["{outside}"]}}
 network:
-  interfaces: [{{mac: "{card}", addresses: [192.0.2.10/24]}}]
+  interfaces: [{{mac: "{card}", addresses: [192.0.2.10/24, {inside}/24]}}]
 admin: {{name: ann, ssh_keys: ["{key}"]}}
 data_disk: {{device: /dev/disk/by-id/virtio-DATA}}
 appliance: {{address: {inside}, groups: [servers]}}
@@ -73,10 +73,11 @@ class Life:
         self.boot = self.machine.wait_for_ssh(self.key, self.boot)
 
     def cut_the_power(self) -> None:
-        """End it as a power cut does, and start it again."""
+        """End it as a power cut does, start it again, and wait until all of it has started."""
         self.machine.kill()
         self.machine.start_by_firmware("bios", key=self.public)
         self.restarted()
+        self.does("systemctl is-system-running --wait > /dev/null; true")
 
     def kept(self) -> dict[str, str]:
         """What must be the same after everything."""

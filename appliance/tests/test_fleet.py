@@ -21,8 +21,15 @@ FIRST_BYTES = 24 * MIB
 SECOND_BYTES = 256 * MIB
 SEEN_BYTES = 64 * MIB
 ENDED = ("done", "incomplete", "failed", "cancelled")
+# Without the schedule of the others, which is for backups.
 VERIFY = f"""Job {{
-  Name = comparison; JobDefs = Usual; Type = Verify; Level = DiskToCatalog; Job To Verify = {CLIENT}; Client = {CLIENT}
+  Name = comparison; Type = Verify; Level = DiskToCatalog; Job To Verify = {CLIENT}; Client = {CLIENT}; FileSet = {CLIENT}
+  Storage = vault; Pool = Usual; Messages = Standard
+}}
+"""
+# Slow enough that it is under way when the power is cut, however busy this host is.
+SLOWLY = f"""Job {{
+  Name = slowly; JobDefs = Usual; Client = {CLIENT}; FileSet = {CLIENT}; Maximum Bandwidth = 4mb/s
 }}
 """
 CHECK = "check --read-data --repo /srv/strongroom/repository --password-file /var/lib/strongroom/director/passphrase"
@@ -65,9 +72,7 @@ def test_a_backup_passes_the_kernels_tls_and_is_compared_with_the_files(fleet, s
     assert after["TlsTxSw"] + after["TlsTxDevice"] > before["TlsTxSw"] + before["TlsTxDevice"]
     assert after["TlsDecryptError"] == before["TlsDecryptError"]
     assert fleet.runs()[0]["state"] == "done"
-    fleet.life.does(
-        f"cat > /etc/strongroom/director.d/job/comparison.conf <<'END'\n{VERIFY}END\nHOME=/root strongroom reload"
-    )
+    fleet.configure("comparison", VERIFY)
     fleet.life.does("HOME=/root strongroom run comparison --watch")
 
 
@@ -85,12 +90,8 @@ def test_the_restore_has_every_byte_acl_and_attribute(fleet, source):
 def test_a_power_cut_in_the_middle_of_a_backup_damages_nothing_and_it_resumes(fleet, source):
     make_tree(source / "more", SECOND_BYTES, 2)
     before = fleet.stored_bytes()
-    fleet.life.does(f"HOME=/root strongroom run {CLIENT}")
-    [run] = fleet.runs("--last 1")
-    # Slow enough that it is under way when the power is cut, however busy this host is.
-    fleet.life.does(
-        f"for i in $(seq 300); do HOME=/root strongroom bandwidth {run['id']} 4mb/s && exit; sleep 1; done; exit 1"
-    )
+    fleet.configure("slowly", SLOWLY)
+    fleet.life.does("HOME=/root strongroom run slowly")
     end = time.monotonic() + PATIENCE_SECONDS
     while (seen := fleet.stored_bytes() - before) < SEEN_BYTES:
         assert time.monotonic() < end, fleet.runs()
@@ -101,7 +102,7 @@ def test_a_power_cut_in_the_middle_of_a_backup_damages_nothing_and_it_resumes(fl
     while any(one["state"] not in ENDED for one in fleet.runs()):
         assert time.monotonic() < end + PATIENCE_SECONDS, fleet.runs()
         time.sleep(5)
-    fleet.life.does(f"HOME=/root strongroom run {CLIENT} --watch")
+    fleet.life.does("HOME=/root strongroom run slowly --watch")
     # What was stored before the cut was not sent again.
     assert fleet.stored_bytes() - before < SECOND_BYTES + SEEN_BYTES // 2, seen
     fleet.life.does(f"HOME=/root strongroom {CHECK}")

@@ -25,6 +25,12 @@ def test_an_answer_file_sets_the_appliance_up(life):
     assert life.does("systemctl is-active strongroom-update.timer").strip() == "active"
 
 
+def test_the_check_before_each_start_finds_no_fault(life):
+    said = life.does("journalctl --no-pager --output=cat -u strongroom-director -u strongroom-storage")
+    assert "would listen on" in said
+    assert [line for line in said.splitlines() if "error [" in line] == []
+
+
 def test_the_administrator_logs_in_and_may_do_everything(life):
     done = subprocess.run(
         [*life.machine.ssh_words(life.key, "ann"), "sudo id -un"], capture_output=True, text=True, check=False

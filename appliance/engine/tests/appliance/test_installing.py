@@ -93,6 +93,8 @@ def test_the_image_goes_to_the_disk_is_enlarged_and_takes_its_answers(
     boot, _, state = partitions(disk)
     assert size_in_sectors(boot) == 16 * MIB // 512
     assert size_in_sectors(state) * 512 > 4 << 30
+    # Otherwise systemd-repart fails at each start ("Can't fit requested partitions").
+    assert size_in_sectors(state) * 512 % 4096 == 0
     assert answers.read_text() in on_part(machine, disk, boot, "cat $1/strongroom-answers.yml")
     blocks, each = on_part(machine, disk, state, "stat -f -c '%b %S' $1").split()
     assert int(blocks) * int(each) > 4 << 30

@@ -1,13 +1,14 @@
 """Whether a daemon could start: checks everything that it needs without changing anything.
 
 One check finds all faults; each names the directive and the file. A running daemon may use the same
-files: no lock is taken, no port is opened, and no file is created, which would belong to the
+files: no lock is taken, nothing listens, and no file is created, which would belong to the
 calling user rather than to the daemon's. Permissions are checked for the calling user; run it as
 the daemon's user.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sqlite3
@@ -65,7 +66,10 @@ class Preflight:
                 raise OperatingSystemError(f"{os.fsdecode(file)} cannot be written to")
 
     def addresses(self, where: str, addresses: Iterable[tuple[str, int]]) -> None:
-        """Check that the machine has the addresses. Ports are not: the daemon may have them."""
+        """Check that the machine has the addresses, and that the ports may be used.
+
+        A port that is in use is no fault: the daemon may have it.
+        """
         for host, port in addresses:
             with self.part(where):
                 try:
@@ -74,8 +78,13 @@ class Preflight:
                     )
                     family, kind, _, _, address = found[0]
                     with socket.socket(family, kind) as probe:
-                        probe.bind((address[0], 0))
+                        # As the daemon does, so neither is in the other's way.
+                        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                        # This port and no other: the unit allows no other (SocketBindAllow).
+                        probe.bind(address)
                 except OSError as error:
+                    if error.errno == errno.EADDRINUSE:
+                        continue
                     raise OperatingSystemError(
                         f"cannot listen on {host} port {port}: {error.strerror or error}"
                     ) from error

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 EFI_PARTITION: Final = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
+_GRAIN_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,13 @@ def enlarge(device: str, say: Callable[[str], None]) -> None:
     """Let the last partition and its file system (ext4) take the rest of the disk."""
     run(["sfdisk", "--relocate", "gpt-bak-std", device])
     last = max(partitions_on(device), key=lambda one: one.start)
+    told = json.loads(run(["sfdisk", "--json", device]))["partitiontable"]
+    sector = int(told.get("sectorsize", 512))
+    # systemd-repart counts in 4096 bytes; it would round up a partition that ends elsewhere, and
+    # fails at each start as there is no room.
+    size = ((int(told["lastlba"]) + 1) * sector - last.start) // _GRAIN_BYTES * _GRAIN_BYTES
     words = ["sfdisk", "--no-reread", "--no-tell-kernel", "-N", str(last.number), device]
-    run(words, b", +\n")
+    run(words, f", {size // sector}\n".encode())
     last = max(partitions_on(device), key=lambda one: one.start)
     with opened(device, last) as place:
         words = ["blkid", "--probe", "--match-tag", "TYPE", "--output", "value", place]

@@ -122,6 +122,23 @@ def test_check_says_what_it_would_do_and_what_is_wrong(prepared):
     assert "none" in done.stderr
 
 
+def test_check_says_that_a_port_may_not_be_used_but_not_that_it_is_in_use(prepared, process):
+    """A daemon that runs has its port; a unit allows one port, and a user those above 1023."""
+    subprocess.run(words(prepared, "--check"), capture_output=True, timeout=60, check=True)
+    prepared.configure(prepared.configuration.replace(f"Port = {prepared.port}", "Port = 1023"))
+    assert "Port = 1023" in prepared.configuration
+    without = ["setpriv", "--bounding-set", "-net_bind_service"]
+    done = subprocess.run(
+        [*without, *words(prepared, "--check")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 71
+    assert "cannot listen on 127.0.0.1 port 1023: Permission denied" in done.stderr
+
+
 def test_an_address_that_is_taken_is_told(prepared, process):
     done = subprocess.run(words(prepared), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 71
