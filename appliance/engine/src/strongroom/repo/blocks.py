@@ -178,7 +178,7 @@ class BlockReader:
         if self._index.owner == SHARED:
             return None
         table, reader = self._shared_content()
-        (reference,) = table.claim(an_id)
+        reference = table.claim(an_id).get(0)
         return None if reference is None else reader.chunk(*reference)
 
     def _shared_content(self) -> tuple[ChunkTable, BlockReader]:

@@ -158,9 +158,11 @@ def _gather(by_group: list[dict[int, Any]], starts: list[int]) -> tuple[list[int
     numbers: list[int] = []
     values: list[Any] = []
     for mine, start in zip(by_group, starts, strict=True):
-        for row in sorted(mine):
-            numbers.append(start + row)
-            values.append(mine[row])
+        # Most directories have none.
+        if mine:
+            for row in sorted(mine):
+                numbers.append(start + row)
+                values.append(mine[row])
     return numbers, values
 
 
