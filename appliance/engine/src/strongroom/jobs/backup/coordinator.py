@@ -345,7 +345,7 @@ class Coordinator:
         for shard in self._shards:
             threads = self._tally.scan_threads(shard.number)
             shard.room = max(SCANS_IN_FLIGHT, SCANS_A_THREAD * threads)
-        while True:
+        while self._order.has_tasks:
             shard = min(self._shards, key=_load)
             if shard.scanning >= shard.room:
                 break

@@ -155,7 +155,8 @@ class IdTable:
 
     def find_words(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """`find` of ids as rows of their 8-byte words."""
-        found = np.full(len(words), -1, np.int64)
+        found = np.empty(len(words), np.int64)
+        found.fill(-1)
         first = words[:, 0].copy()
         for run in self._runs:
             run.find(words, first, found)
