@@ -31,6 +31,7 @@ from strongroom.repo.packs import (
     read_footer,
 )
 from strongroom.repo.read_caches import LoadedBlock, PackAccess, ReadCaches
+from strongroom.stores.capabilities import ReadsAhead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -141,6 +142,21 @@ class BlockReader:
         """Load blocks into the cache, neighbours by one read; no more than fit in it."""
         for _ in self._load_many(wanted):
             pass
+
+    def read_ahead(self, wanted: Iterable[bytes]) -> None:
+        """Have the store begin to read blocks, where it can; none is waited for."""
+        ahead = self._store.capability(ReadsAhead)
+        if ahead is None:
+            return
+        places = []
+        for an_id in wanted:
+            with contextlib.suppress(DamageError):
+                places.append((self._index.locate(an_id), an_id))
+        places.sort(key=lambda place: (place[0].pack_id, place[0].offset))
+        for group in _neighbours(places):
+            first, last = group[0][0], group[-1][0]
+            size = last.offset + last.stored_length - first.offset
+            ahead.read_ahead("packs", first.pack_id.hex(), first.offset, size)
 
     def _load(self, wanted: bytes) -> LoadedBlock:
         block = self._caches.blocks.get((self._owner, wanted))

@@ -57,6 +57,7 @@ class StoredContent:
                     slot = slots[part]
                     wanted[slot] = wanted.get(slot, 0) + 1
                 part += count
+        self._reader.read_ahead(expected)
 
     def chunk(self, block_id: bytes, slot: int) -> bytes | memoryview:
         """The verified bytes of a part. Raises DamageError."""
