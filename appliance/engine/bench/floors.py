@@ -6,6 +6,7 @@ Each floor is a command of its own, measured like the contenders: `python -m ben
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,16 +48,25 @@ def read(root: str) -> None:
 LOOPS: dict[str, Callable[[str], None]] = {"scan": scan, "read": read}
 
 
-def floor_commands(data: Path, restored: Path) -> dict[str, list[str]]:
-    """Command lines of all floors: the loops above, cat to nothing, and cp -a for restore."""
+def floor_commands(data: Path, restored: Path, archive: Path) -> dict[str, list[str]]:
+    """Command lines of all floors: the loops above, cat to nothing, and cp -a for restore.
+
+    Beside them, where there is zstd, what users know: tar and zstd, to `archive` and back.
+    """
     loop = [sys.executable, "-I", str(Path(__file__)), "--"]
     cat = 'find "$1" -type f -print0 | xargs -0 --no-run-if-empty cat >/dev/null'
-    return {
+    floors = {
         "scan": [*loop, "scan", str(data)],
         "read": [*loop, "read", str(data)],
         "cat": ["sh", "-c", cat, "sh", str(data)],
         "copy": ["cp", "-a", str(data), str(restored)],
     }
+    if shutil.which("zstd"):
+        pack = 'tar -C "$1" -cf - . | zstd -1 -T0 -q -f -o "$2"'
+        unpack = 'mkdir "$1" && tar -C "$1" --zstd -xpf "$2"'
+        floors["tar"] = ["sh", "-ec", pack, "sh", str(data), str(archive)]
+        floors["untar"] = ["sh", "-ec", unpack, "sh", str(restored), str(archive)]
+    return floors
 
 
 if __name__ == "__main__":

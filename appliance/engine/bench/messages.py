@@ -74,11 +74,16 @@ def _cases() -> list[Case]:
             lambda: ["children", 7, _CHILDREN],
             decode_from_shard,
         ),
-        ("same", lambda: Same(7, _CHILDREN), lambda: ["same", 7, _CHILDREN], decode_from_shard),
+        (
+            "same",
+            lambda: Same(7, 30, 123456, _CHILDREN),
+            lambda: ["same", 7, 30, 123456, _CHILDREN],
+            decode_from_shard,
+        ),
         (
             f"settled, {_ROWS} rows",
-            lambda: Settled(7, _ENCODED_ROWS, 30, 0, 123456, 30, [], []),
-            lambda: ["done", 7, _ENCODED_ROWS, [30, 0, 123456, 30], [], []],
+            lambda: Settled(7, _ENCODED_ROWS, 30, 123456, 30, 0, 123456, 30, [], []),
+            lambda: ["done", 7, _ENCODED_ROWS, [30, 123456, 30, 0, 123456, 30], [], []],
             decode_from_shard,
         ),
         (
@@ -89,8 +94,8 @@ def _cases() -> list[Case]:
         ),
         (
             f"claim, {_CHUNKS} ids",
-            lambda: Claim([ChunkGroup(_IDS, _LENGTHS)]),
-            lambda: ["claim", [[_IDS, _LENGTHS]]],
+            lambda: Claim([ChunkGroup(_IDS, _LENGTHS, _BLOCK)]),
+            lambda: ["claim", [[_IDS, _LENGTHS, _BLOCK]]],
             decode_from_shard,
         ),
         (

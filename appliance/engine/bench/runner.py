@@ -17,6 +17,7 @@ from bench.contenders import STEPS, Command, Contender, Place
 from bench.datasets import Dataset, change_one_percent, known_totals, prepare, tree_totals
 from bench.figures import Run
 from bench.floors import floor_commands, read, scan
+from bench.fresh_file_system import fresh_file_system
 from bench.machine import describe_machine
 from bench.results import RowResult
 from strongroom.measure.testbed.command import CommandUsage, measure
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 START_UP_TURNS = 5
-FLOOR_STEPS = {"scan": "unchanged", "read": "first", "cat": "first", "copy": "restore"}
+FLOOR_STEPS = {
+    "scan": "unchanged", "read": "first", "cat": "first", "tar": "first",
+    "copy": "restore", "untar": "restore",
+}  # fmt: skip
 
 
 class RestoreError(Exception):
@@ -84,8 +88,8 @@ class RowRunner:
                     self._round(round_number, turn, places)
             finally:
                 for place in places.values():
-                    remove(place.repository, place.restored)
-                remove(self.work_folder / "home")
+                    remove(place.repository)
+                remove(self.work_folder / "home", self._archive)
         return RowResult(
             row=self.dataset.name,
             title=self.dataset.title,
@@ -98,15 +102,25 @@ class RowRunner:
             runs=self.runs,
         )
 
+    @property
+    def _fresh(self) -> Path:
+        """Where restores go."""
+        return self.work_folder / "run" / "fresh"
+
+    @property
+    def _archive(self) -> Path:
+        """What the floor of tar and zstd writes, and reads."""
+        return self.work_folder / "run" / "floor.tar.zst"
+
     def _fresh_place(self, contender: Contender) -> Place:
         folder = self.work_folder / "run"
         folder.mkdir(exist_ok=True)
         place = Place(
             folder / f"{contender.name}.repository",
             self.data,
-            folder / f"{contender.name}.restored",
+            self._fresh / f"{contender.name}.restored",
         )
-        remove(place.repository, place.restored)
+        remove(place.repository)
         Path(contender.environment["HOME"]).mkdir(parents=True, exist_ok=True)
         self._measured(contender, contender.initialise(place), "init")
         return place
@@ -171,14 +185,14 @@ class RowRunner:
 
     def _step(self, number: int, contender: Contender, step: str, place: Place) -> None:
         self._warm(step)
-        if step == "restore":
-            place.restored.mkdir()
-        measurement = self._measured(contender, contender.commands(step, place), step)
         stored_bytes = None
         if step == "restore":
-            self._check_restored(contender, place.restored)
-            remove(place.restored)
+            with fresh_file_system(self._fresh, self.totals):
+                place.restored.mkdir()
+                measurement = self._measured(contender, contender.commands(step, place), step)
+                self._check_restored(contender, place.restored)
         else:
+            measurement = self._measured(contender, contender.commands(step, place), step)
             stored_bytes = tree_totals(place.repository).file_bytes
         serial_seconds = _serial_seconds(self._log(contender, step))
         self._note(Run(contender.name, step, number, measurement, stored_bytes, serial_seconds))
@@ -189,16 +203,16 @@ class RowRunner:
             raise RestoreError(f"{contender.name} restored {found} of {self.totals}")
 
     def _floors(self, number: int, step: str) -> None:
-        restored = self.work_folder / "run" / "floor.restored"
+        restored = self._fresh / "floor.restored"
         environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-        for name, command in floor_commands(self.data, restored).items():
+        for name, command in floor_commands(self.data, restored, self._archive).items():
             if FLOOR_STEPS[name] != step:
                 continue
             self._warm(step)
             log = self.logs / f"{self.dataset.name}-floor-{name}.log"
-            measurement = measure(command, environment, self.work_folder, log)
+            with fresh_file_system(self._fresh, self.totals):
+                measurement = measure(command, environment, self.work_folder, log)
             self._note(Run(f"floor: {name}", step, number, measurement))
-        remove(restored)
 
     def _start_up_round(self, number: int, turn: list[Contender], places: dict[str, Place]) -> None:
         for contender in turn:

@@ -27,11 +27,6 @@ def thread_seconds() -> float:
     return time.thread_time()
 
 
-def process_seconds() -> float:
-    """Processor time of this process, since it began."""
-    return time.process_time()
-
-
 def children_seconds() -> float:
     """Processor time of the processes that this one has started and waited for, and theirs."""
     spent = os.times()

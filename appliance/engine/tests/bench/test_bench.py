@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -288,7 +289,10 @@ def _contents(folder: Path) -> dict[str, bytes]:
 def test_floors_run_over_a_tree(tmp_path: Path) -> None:
     folder = prepare(DATASETS["startup"], tmp_path, 1)
     restored = tmp_path / "restored"
-    for name, command in floor_commands(folder, restored).items():
+    for name, command in floor_commands(folder, restored, tmp_path / "archive").items():
+        if restored.exists():
+            assert tree_totals(restored) == tree_totals(folder)
+            shutil.rmtree(restored)
         begin = time.perf_counter()
         measured = measure(command, os.environ, tmp_path, tmp_path / f"{name}.log")
         assert 0 < measured.wall_seconds <= time.perf_counter() - begin

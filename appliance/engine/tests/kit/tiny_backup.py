@@ -68,7 +68,7 @@ class TinyBackup:
         places: dict[bytes, list[bytes]] = {}
         for name, data in files.items():
             an_id = chunk_id(keys.chunk_key, data)
-            (known,) = self._table.claim(an_id)
+            known = self._table.claim(an_id).get(0)
             if known is not None:
                 self._references[name] = (*known, len(data))
             else:

@@ -3,6 +3,7 @@
 import errno
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -10,6 +11,7 @@ from strongroom.errors import StoreError
 from strongroom.stores.local import LocalStore
 
 NAME = "ab" * 32
+PATIENCE_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -105,6 +107,31 @@ def test_a_symlink_in_the_place_of_an_object_is_not_followed(tmp_path):
     with pytest.raises(StoreError):
         store.get("index", NAME)
     assert list(store.list("index")) == []
+
+
+def is_in_memory(path):
+    """Whether the first page of a file can be read without waiting for the disk."""
+    with path.open("rb") as file:
+        try:
+            return os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT) == 1
+        except BlockingIOError:
+            return False
+
+
+def test_what_is_read_ahead_comes_into_memory_while_nobody_waits(tmp_path):
+    store = LocalStore(tmp_path)
+    store.prepare()
+    store.put_durable("packs", NAME, bytes(1 << 20))
+    path = tmp_path / "packs" / NAME[:2] / NAME
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if is_in_memory(path):
+        pytest.skip("this file system keeps its files in memory")
+    store.read_ahead("packs", NAME, 0, 1 << 20)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_in_memory(path):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_store_writes_where_it_was_opened_when_the_path_is_moved(tmp_path):

@@ -21,6 +21,7 @@ from strongroom.stores.capabilities import (
     ConnectsAhead,
     KeepsJudgements,
     KnowsOwners,
+    ReadsAhead,
     TakesSeries,
     connect_ahead,
     copy_ahead,
@@ -359,6 +360,15 @@ def test_a_capability_that_nobody_decided_about_is_not_passed_on(store):
         pass
 
     assert store.capability(Unheard) is None
+
+
+def test_reading_ahead_leaves_to_get_what_is_wrong(store):
+    store.put("packs", NAME, DATA)
+    reader = store.capability(ReadsAhead)
+    if reader is not None:
+        for name, offset in ((NAME, 0), (NAME, 1 << 40), ("cd" * 32, 0)):
+            reader.read_ahead("packs", name, offset, 1 << 20)
+    assert store.get("packs", NAME) == DATA
 
 
 def test_changes_of_a_series_are_all_done(store):

@@ -49,16 +49,18 @@ def block_id(key: bytes, ids_and_lengths: Buffer) -> bytes:
 
 def ids_and_lengths(chunk_ids: Buffer, chunk_lengths: Buffer) -> bytes:
     """The input of `block_id`, from n * 24 bytes of ids and n * 4 bytes of lengths (u32 LE)."""
-    ids = memoryview(chunk_ids).cast("B")
-    lengths = memoryview(chunk_lengths).cast("B")
+    # Some that import this module have no other need of it.
+    import numpy as np
+
+    ids = np.frombuffer(memoryview(chunk_ids), np.uint8)
+    lengths = np.frombuffer(memoryview(chunk_lengths), np.uint8)
     count = len(lengths) // 4
     if len(ids) != count * CHUNK_ID_SIZE or len(lengths) != count * 4:
         raise ValueError("chunk ids and lengths differ in number")
-    parts: list[memoryview] = []
-    for row in range(count):
-        parts.append(ids[row * CHUNK_ID_SIZE : (row + 1) * CHUNK_ID_SIZE])
-        parts.append(lengths[row * 4 : (row + 1) * 4])
-    return b"".join(parts)
+    joined = np.empty((count, CHUNK_ID_SIZE + 4), np.uint8)
+    joined[:, :CHUNK_ID_SIZE] = ids.reshape(count, CHUNK_ID_SIZE)
+    joined[:, CHUNK_ID_SIZE:] = lengths.reshape(count, 4)
+    return joined.tobytes()
 
 
 def object_name(data: Buffer) -> str:

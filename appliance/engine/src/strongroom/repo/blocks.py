@@ -31,6 +31,7 @@ from strongroom.repo.packs import (
     read_footer,
 )
 from strongroom.repo.read_caches import LoadedBlock, PackAccess, ReadCaches
+from strongroom.stores.capabilities import ReadsAhead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -85,6 +86,29 @@ class BlockReader:
         data = self._chunk_in(block, slot)
         return self._chunk_of_copy(wanted, slot, block) if data is None else data
 
+    def chunks(self, wanted: bytes, slots: Iterable[int]) -> dict[int, memoryview]:
+        """Chunks of one block by slot, verified against their ids.
+
+        Those that the first copy does not have are left out. DamageError when it is not sound.
+        """
+        raw, ids, extents, keys = self._load(wanted)
+        data = memoryview(raw)
+        # As of `_chunk_in`, without a call for each.
+        is_verified = len(extents) == 1
+        key = keys.chunk_key
+        found = {}
+        for slot in slots:
+            if slot < len(extents):
+                start, end = extents[slot]
+                chunk = data[start:end]
+                if start >= 0 and (
+                    is_verified
+                    or chunk_id(key, chunk)
+                    == ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
+                ):
+                    found[slot] = chunk
+        return found
+
     def chunk_length(self, wanted: bytes, slot: int) -> int:
         """The length of a chunk, without reading it; DamageError when no copy exists."""
         location = self._index.locate(wanted)
@@ -118,6 +142,21 @@ class BlockReader:
         """Load blocks into the cache, neighbours by one read; no more than fit in it."""
         for _ in self._load_many(wanted):
             pass
+
+    def read_ahead(self, wanted: Iterable[bytes]) -> None:
+        """Have the store begin to read blocks, where it can; none is waited for."""
+        ahead = self._store.capability(ReadsAhead)
+        if ahead is None:
+            return
+        places = []
+        for an_id in wanted:
+            with contextlib.suppress(DamageError):
+                places.append((self._index.locate(an_id), an_id))
+        places.sort(key=lambda place: (place[0].pack_id, place[0].offset))
+        for group in _neighbours(places):
+            first, last = group[0][0], group[-1][0]
+            size = last.offset + last.stored_length - first.offset
+            ahead.read_ahead("packs", first.pack_id.hex(), first.offset, size)
 
     def _load(self, wanted: bytes) -> LoadedBlock:
         block = self._caches.blocks.get((self._owner, wanted))
@@ -178,7 +217,7 @@ class BlockReader:
         if self._index.owner == SHARED:
             return None
         table, reader = self._shared_content()
-        (reference,) = table.claim(an_id)
+        reference = table.claim(an_id).get(0)
         return None if reference is None else reader.chunk(*reference)
 
     def _shared_content(self) -> tuple[ChunkTable, BlockReader]:

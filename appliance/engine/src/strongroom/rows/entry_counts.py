@@ -11,7 +11,7 @@ from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strongroom.rows.rows import Rows
+    from strongroom.rows.rows import Buffer, Rows
 
 _FORMAT: Final = 0o170000
 _REGULAR: Final = 0o100000
@@ -29,6 +29,13 @@ class EntryCounts(NamedTuple):
     def plus(self, other: EntryCounts) -> EntryCounts:
         """Both together."""
         return EntryCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+def count_files(stats: Buffer) -> tuple[int, int]:
+    """How many of some rows are regular files, and the sizes of those together."""
+    columns = np.frombuffer(stats, "<i8").reshape(-1, COLUMN_COUNT)
+    sizes = columns[:, SIZE][columns[:, MODE] & _FORMAT == _REGULAR]
+    return len(sizes), int(sizes.sum())
 
 
 def count_entries(groups: Sequence[Rows]) -> EntryCounts:

@@ -69,6 +69,14 @@ class ConnectsAhead(Protocol):
 
 
 @runtime_checkable
+class ReadsAhead(Protocol):
+    """A store on a disk, which can read while its user does something else."""
+
+    def read_ahead(self, kind: Kind, name: str, offset: int, length: int) -> None:
+        """Begin to read a part of an object; what is wrong with it is told by `get`."""
+
+
+@runtime_checkable
 class KnowsOwners(Protocol):
     """A store that knows who stored each object: a storage daemon."""
 

@@ -9,12 +9,13 @@ then linked to its name, so a name is never torn.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from strongroom.errors import DamageError, StoreError
+from strongroom.errors import DamageError, StoreError, StrongroomError
 from strongroom.stores.capabilities import own_capability
 from strongroom.stores.direct_file import BUFFER_BYTES
 from strongroom.stores.local_root import TEMPORARY_PREFIX, LocalRoot, kind_folder, object_path
@@ -91,6 +92,11 @@ class LocalStore:
         with self.outgoing(kind, name) as found:
             there = found.size_bytes - offset
             return found.read(offset, max(0, there) if length is None else length)
+
+    def read_ahead(self, kind: Kind, name: str, offset: int, length: int) -> None:
+        """Begin to read a part of an object."""
+        with contextlib.suppress(StrongroomError, OSError), self.outgoing(kind, name) as found:
+            os.posix_fadvise(found.descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
     def incoming(self, kind: Kind, way: WritingWay | None = None) -> LocalWriter:
         """Begin an object in a temporary file; as `writer`, with the full interface."""

@@ -36,7 +36,7 @@ def new_chunks(repository, files):
     with repository.lease("host", os.getpid(), "backup"):
         table = StoredChunks(repository).load_table()
     key = repository.writer.client.own.chunk_key
-    return sum(table.claim(chunk_id(key, data)) == [None] for data in files.values())
+    return sum(not table.claim(chunk_id(key, data)) for data in files.values())
 
 
 def plant(repository, claimed, content):

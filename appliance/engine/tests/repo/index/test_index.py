@@ -183,11 +183,11 @@ def test_chunks_are_found_by_id(repository):
     table = ChunkTable.load(repository.load_index(chunks=True))
     wanted = chunk_ids_of(repository, [b"two", b"nowhere", b"one", b"three"])
     one, three = (block_id_of(repository, chunks) for chunks in ONE)
-    assert table.claim(wanted) == [(one, 1), None, (one, 0), (three, 0)]
+    assert table.claim(wanted) == {0: (one, 1), 2: (one, 0), 3: (three, 0)}
     four = block_id_of(repository, [b"four"])
     table.add(four, chunk_ids_of(repository, [b"four"]))
-    assert table.claim(chunk_ids_of(repository, [b"four"])) == [(four, 0)]
-    assert table.claim(b"") == []
+    assert table.claim(chunk_ids_of(repository, [b"four"])) == {0: (four, 0)}
+    assert table.claim(b"") == {}
 
 
 def test_listing_pages_and_marked_packs_are_not_deduplicated_against(repository):
@@ -229,7 +229,7 @@ def test_dropped_chunks_are_not_deduplicated_against(repository):
     )
     table = ChunkTable.load(repository.load_index(chunks=True))
     block = block_id_of(repository, chunks)
-    assert table.claim(chunk_ids_of(repository, chunks)) == [(block, 0), None, (block, 2)]
+    assert table.claim(chunk_ids_of(repository, chunks)) == {0: (block, 0), 2: (block, 2)}
 
 
 def test_tombstones_read_back(repository):

@@ -61,10 +61,10 @@ class BackupReport:
     the repository did not hold, before compression; `stored_bytes`: the packs added for them and
     for the listing. `stage_seconds`: what the threads spent on each stage of writing.stages, added
     up. `scan`: the scan threads of a shard. `queue_blocks`: how many blocks could wait to be stored
-    in one, 0 where shards did it themselves. `coordinator_seconds`: processor time of this process
-    since it began; `shard_seconds`: of all shards. `snapshot` is None after a dry run. `missing`:
-    paths that were named and are not there, which are among the `problems`. `warnings`: what made
-    the job slower than it should be.
+    in one, 0 where shards did it themselves. `coordinator_seconds`: processor time of this thread
+    since it began, which nothing can share; `shard_seconds`: of all shards. `snapshot` is None
+    after a dry run. `missing`: paths that were named and are not there, which are among the
+    `problems`. `warnings`: what made the job slower than it should be.
     """
 
     snapshot: Snapshot | None
@@ -279,7 +279,7 @@ class _Backup:
             stage_seconds=stage_seconds,
             scan=scan,
             queue_blocks=queue_blocks,
-            coordinator_seconds=clock.process_seconds(),
+            coordinator_seconds=clock.thread_seconds(),
             shard_seconds=clock.children_seconds() - self._children_seconds,
             problems=tuple(counts.problems),
             missing=tuple(problem.path for problem in options.known_problems),

@@ -12,9 +12,7 @@ import selectors
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from strongroom import errors
+from strongroom import clock, errors
 from strongroom.jobs.backup.deferred_content import DeferredContent
 from strongroom.jobs.backup.ordering import ContentRead, Node, Ordering, PathGoals
 from strongroom.jobs.backup.scanned_rows import ROOT_NAME, without_vanished
@@ -42,7 +40,8 @@ from strongroom.jobs.backup.shards.messages import (
 from strongroom.jobs.backup.stream_rows import StreamRows
 from strongroom.jobs.workers.channel import ChannelClosedError, CoordinatorChannel
 from strongroom.jobs.workers.messages import Failed, error_of
-from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, decode_rows, encode_rows
+from strongroom.rows.entry_counts import count_files
+from strongroom.rows.rows import decode_rows, encode_rows
 from strongroom.scan.share_folders import SHARED, SharePlaces
 
 if TYPE_CHECKING:
@@ -65,10 +64,9 @@ if TYPE_CHECKING:
 SCANS_IN_FLIGHT: Final = 8
 SCANS_A_THREAD: Final = 2
 READ_WEIGHT: Final = 4
-_FORMAT: Final = 0o170000
-_REGULAR: Final = 0o100000
-# Longest interval between progress updates while shards read and send no messages.
+# Longest interval between progress updates while shards read and send no messages, and shortest.
 _TELL_SECONDS: Final = 0.25
+_TELL_AGAIN_SECONDS: Final = 0.05
 
 
 @dataclass(slots=True)
@@ -82,15 +80,21 @@ class BackupCounts:
 
 
 class _ShardState:
-    __slots__ = ("channel", "is_finished", "is_flushed", "number", "scanning", "unsettled")
+    __slots__ = (
+        "channel", "is_finished", "is_flushed", "number", "room", "scanning", "unsettled", "writes",
+    )  # fmt: skip
 
     def __init__(self, number: int, channel: CoordinatorChannel[FromShard]) -> None:
         self.number = number
         self.channel = channel
+        # What is queued there, and how much may be.
         self.scanning = 0
+        self.room = SCANS_IN_FLIGHT
         self.unsettled = 0
         self.is_flushed = True
         self.is_finished = False
+        # Whether the selector waits for room in the socket.
+        self.writes = False
 
 
 class Coordinator:
@@ -125,6 +129,7 @@ class Coordinator:
         self._progress = progress
         self._tally = tally
         self._told_files = self._told_bytes = 0
+        self._told_seconds = 0.0
         # Files whose rows are final, and how many of them the tally has counted as well.
         self._settled_files = self._tallied_files = 0
         # Bytes of settled files that nobody had to read.
@@ -152,26 +157,21 @@ class Coordinator:
             for shard in self._shards:
                 selector.register(shard.channel.socket, selectors.EVENT_READ, shard)
             self._hand_out()
+            self._send_posted(selector)
             while not self._order.is_done:
                 self._turn(selector)
             for rows in self._streams.rest():
                 self._listing.add(rows)
             for shard in self._shards:
-                shard.channel.send(Finish())
+                shard.channel.post(Finish())
+            self._send_posted(selector)
             while not all(shard.is_finished for shard in self._shards):
                 self._turn(selector)
+        self._tell()
 
     def _turn(self, selector: selectors.BaseSelector) -> None:
-        for shard in self._shards:
-            if not shard.is_finished:
-                events = selectors.EVENT_READ
-                if shard.channel.has_outgoing:
-                    events |= selectors.EVENT_WRITE
-                selector.modify(shard.channel.socket, events, shard)
         for key, events in selector.select(_TELL_SECONDS):
             shard = key.data
-            if events & selectors.EVENT_WRITE:
-                shard.channel.flush()
             if events & selectors.EVENT_READ:
                 try:
                     messages = shard.channel.receive()
@@ -185,9 +185,23 @@ class Coordinator:
                     self._take(shard, message)
                 if shard.is_finished:
                     selector.unregister(shard.channel.socket)
+        # Shards wait for answers; the listing takes its time.
+        self._send_posted(selector)
         self._emit()
         self._hand_out()
-        self._tell()
+        self._send_posted(selector)
+        if clock.elapsed_seconds() - self._told_seconds >= _TELL_AGAIN_SECONDS:
+            self._tell()
+
+    def _send_posted(self, selector: selectors.BaseSelector) -> None:
+        for shard in self._shards:
+            channel = shard.channel
+            if channel.has_outgoing:
+                channel.flush()
+            if shard.writes != channel.has_outgoing and not shard.is_finished:
+                shard.writes = channel.has_outgoing
+                events = selectors.EVENT_READ | (selectors.EVENT_WRITE if shard.writes else 0)
+                selector.modify(channel.socket, events, shard)
 
     def _tell(self) -> None:
         """Update the progress: finished rows, and what shards have read since."""
@@ -199,6 +213,7 @@ class Coordinator:
         if (files, size_bytes) != (self._told_files, self._told_bytes):
             self._progress.add(files=files - self._told_files, bytes=size_bytes - self._told_bytes)
             self._told_files, self._told_bytes = files, size_bytes
+            self._told_seconds = clock.elapsed_seconds()
             self._progress.stages(self._tally.stage_seconds(), self._tally.queued_blocks())
 
     def _take(self, shard: _ShardState, message: FromShard) -> None:
@@ -210,7 +225,7 @@ class Coordinator:
                 else:
                     self._node_settled(shard, task, message)
             case Claim():
-                shard.channel.send(Claimed([self._claim(group) for group in message.groups]))
+                shard.channel.post(Claimed([self._claim(group) for group in message.groups]))
             case PackStored():
                 self._footer(message.footer)
             case ContentIsRead():
@@ -234,10 +249,10 @@ class Coordinator:
             case Same():
                 self._scanned(shard, node, message.children, message.closed)
                 self._settled(shard, node)
-                self._settle(node, node.parent or [])
+                self._settle(node, node.parent, (message.files, message.size_bytes))
             case ParentWanted():
                 assert self._parent is not None
-                shard.channel.send(ParentRows(encode_rows(self._parent.joined(node.parent))))
+                shard.channel.post(ParentRows(encode_rows(self._parent.joined(node.parent))))
             case DirectorySlice():
                 part = self._order.add(node.path, message.number, message.names, None)
                 part.standing = node.standing
@@ -258,7 +273,9 @@ class Coordinator:
             )
             self._order.defer(node, content)
         else:
-            self._settle(node, [without_vanished(rows)], message.tallied_files, message.read_bytes)
+            found = (message.files, message.size_bytes)
+            tallied = (message.tallied_files, message.read_bytes)
+            self._settle(node, [without_vanished(rows)], found, tallied)
 
     def _content_settled(self, shard: _ShardState, read: ContentRead, message: Settled) -> None:
         self._settled(shard, read)
@@ -270,17 +287,21 @@ class Coordinator:
         whole = node.content.settle(read.place, decode_rows(message.rows))
         if whole is not None:
             content, node.content = node.content, None
-            self._settle(node, [without_vanished(whole)], content.tallied_files, content.read_bytes)
+            kept = without_vanished(whole)
+            tallied = (content.tallied_files, content.read_bytes)
+            self._settle(node, [kept], count_files(kept.stats), tallied)
 
     def _settle(
-        self, node: Node, rows: list[Rows], tallied_files: int = 0, read_bytes: int = 0
+        self,
+        node: Node,
+        rows: list[Rows],
+        found: tuple[int, int],
+        tallied: tuple[int, int] = (0, 0),
     ) -> None:
-        for piece in rows:
-            files, size_bytes = _regular_files(piece)
-            self._settled_files += files
-            self._unread_bytes += size_bytes
-        self._tallied_files += tallied_files
-        self._unread_bytes -= read_bytes
+        """The rows of a node are final; files and bytes that it has, and that the tally counted."""
+        self._settled_files += found[0]
+        self._unread_bytes += found[1] - tallied[1]
+        self._tallied_files += tallied[0]
         self._order.settle(node, rows)
 
     def _settled(self, shard: _ShardState, task: Node | ContentRead) -> None:
@@ -321,9 +342,12 @@ class Coordinator:
         return self._parent.between(node.path, first, last, offers=node.standing == SHARED)
 
     def _hand_out(self) -> None:
-        while True:
-            shard = min(self._shards, key=self._load)
-            if self._load(shard) >= 1:
+        for shard in self._shards:
+            threads = self._tally.scan_threads(shard.number)
+            shard.room = max(SCANS_IN_FLIGHT, SCANS_A_THREAD * threads)
+        while self._order.has_tasks:
+            shard = min(self._shards, key=_load)
+            if shard.scanning >= shard.room:
                 break
             task = self._order.next_task()
             if task is None:
@@ -337,15 +361,10 @@ class Coordinator:
                 self._send_scan(shard, task)
         self._flush_where_needed()
 
-    def _load(self, shard: _ShardState) -> float:
-        """What is queued at a shard, as a part of what may be."""
-        threads = self._tally.scan_threads(shard.number)
-        return shard.scanning / max(SCANS_IN_FLIGHT, SCANS_A_THREAD * threads)
-
     def _send_scan(self, shard: _ShardState, node: Node) -> None:
         if node.is_streams:
             shard.scanning += 1
-            shard.channel.send(ReadStreams(node.number))
+            shard.channel.post(ReadStreams(node.number))
             return
         digest = None
         node.parent = self._parent_pieces(node)
@@ -353,7 +372,7 @@ class Coordinator:
             assert self._parent is not None
             digest = self._parent.digest(node.parent)
         shard.scanning += 1
-        shard.channel.send(
+        shard.channel.post(
             ScanDirectory(
                 node.number,
                 node.path,
@@ -372,7 +391,7 @@ class Coordinator:
         byte_range = content.tasks[read.place].byte_range
         shard.scanning += READ_WEIGHT
         offers = read.node.standing == SHARED
-        shard.channel.send(
+        shard.channel.post(
             ReadContent(read.number, read.node.path, names, stats, byte_range, offers)
         )
 
@@ -387,7 +406,7 @@ class Coordinator:
         for shard in waiting:
             if not shard.is_flushed and shard.unsettled:
                 shard.is_flushed = True
-                shard.channel.send(Flush())
+                shard.channel.post(Flush())
 
     def _emit(self) -> None:
         while True:
@@ -409,9 +428,5 @@ class Coordinator:
             self._progress.add(errors=len(problems))
 
 
-def _regular_files(rows: Rows) -> tuple[int, int]:
-    """How many they are, and their sizes together."""
-    stats = np.frombuffer(rows.stats, "<i8")
-    are_regular = stats[MODE::COLUMN_COUNT] & _FORMAT == _REGULAR
-    size_bytes = stats[SIZE::COLUMN_COUNT][are_regular].sum()
-    return int(np.count_nonzero(are_regular)), int(size_bytes)
+def _load(shard: _ShardState) -> float:
+    return shard.scanning / shard.room

@@ -110,6 +110,11 @@ class Ordering:
         return not self._to_emit
 
     @property
+    def has_tasks(self) -> bool:
+        """Whether anything waits to be handed out."""
+        return bool(self._to_do)
+
+    @property
     def head(self) -> Node | None:
         """The node whose turn it is in the listing."""
         return self._to_emit[0][2] if self._to_emit else None

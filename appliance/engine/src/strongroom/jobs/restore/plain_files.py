@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from strongroom.rows.rows import Rows
 
 _PERMISSIONS: Final = 0o777
+_FORMAT: Final = 0o170000
 _REGULAR: Final = 0o100000
+_DIRECTORY: Final = 0o040000
 
 
 def create_plain(
@@ -44,7 +46,7 @@ def create_plain(
     """Create the plain files among `rows` in the working directory, which is new and private.
 
     owner: that of new entries. Returns how many were created, and those that need nothing more:
-    they and the ones skipped. Raises StoreError.
+    they, the ones skipped, and directories. Raises StoreError.
     """
     columns = memoryview(rows.stats).cast("q")
     modes, uids, gids, sizes, mtimes, links = (
@@ -56,12 +58,15 @@ def create_plain(
     blocks, slots = rows.part_blocks, rows.part_slots
     chunk = source.chunk
     done = set(skipped)
-    created = 0
+    created = written_bytes = 0
     for number, name in enumerate(rows.name_list()):
         mode = modes[number]
+        if mode & ~_PERMISSIONS != _REGULAR:
+            if mode & _FORMAT == _DIRECTORY:
+                done.add(number)
+            continue
         if (
-            mode & ~_PERMISSIONS != _REGULAR
-            or counts[number] != 1
+            counts[number] != 1
             or links[number] != 1
             or number in special
             or (uids[number], gids[number]) != owner
@@ -88,7 +93,8 @@ def create_plain(
             raise
         finally:
             os.close(fd)
-        tally.written_bytes += len(data)
+        written_bytes += sizes[number]
         created += 1
         done.add(number)
+    tally.written_bytes += written_bytes
     return created, frozenset(done)

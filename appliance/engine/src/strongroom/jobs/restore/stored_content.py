@@ -8,6 +8,7 @@ blocks alone would decode each of them many times.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import DamageError
@@ -32,7 +33,9 @@ class StoredContent:
         self._reader = reader
         # Of each block not yet read, the slots that will be requested, and how often.
         self._expected: dict[bytes, dict[int, int]] = {}
-        self._ready: dict[tuple[bytes, int], tuple[bytes | memoryview, int]] = {}
+        # Chunks by block and slot, and those of them that will be requested more than once.
+        self._ready: dict[bytes, dict[int, bytes | memoryview]] = {}
+        self._repeated: dict[tuple[bytes, int], int] = {}
 
     def expect(self, tasks: Iterable[tuple[Rows, frozenset[int]]]) -> None:
         """Announce the rows to be restored next, all but those given by number.
@@ -40,29 +43,38 @@ class StoredContent:
         Earlier announcements that were not requested are dropped.
         """
         self._ready.clear()
+        self._repeated.clear()
         expected = self._expected = {}
         for rows, skipped in tasks:
             blocks, slots, part = rows.part_blocks, rows.part_slots, 0
+            last = b""
             for number, count in enumerate(rows.part_counts):
                 if count == 1 and number not in skipped:
                     block_id = blocks[part * BLOCK_ID_BYTES : (part + 1) * BLOCK_ID_BYTES]
-                    wanted = expected.setdefault(block_id, {})
-                    wanted[slots[part]] = wanted.get(slots[part], 0) + 1
+                    if block_id != last:
+                        wanted = expected.setdefault(block_id, {})
+                        last = block_id
+                    slot = slots[part]
+                    wanted[slot] = wanted.get(slot, 0) + 1
                 part += count
+        self._reader.read_ahead(expected)
 
     def chunk(self, block_id: bytes, slot: int) -> bytes | memoryview:
         """The verified bytes of a part. Raises DamageError."""
-        found = self._ready.pop((block_id, slot), None)
-        if found is None:
+        ready = self._ready.get(block_id)
+        if ready is None:
             if block_id not in self._expected:
                 return self._reader.chunk(block_id, slot)
-            self._take_out(block_id)
-            found = self._ready.pop((block_id, slot), None)
-            if found is None:
-                return self._reader.chunk(block_id, slot)
-        data, uses = found
-        if uses > 1:
-            self._ready[block_id, slot] = (data, uses - 1)
+            ready = self._take_out(block_id)
+        data = ready.pop(slot, None)
+        if data is None:
+            return self._reader.chunk(block_id, slot)
+        if self._repeated and (uses := self._repeated.pop((block_id, slot), 0)):
+            ready[slot] = data
+            if uses > 1:
+                self._repeated[block_id, slot] = uses - 1
+        elif not ready:
+            del self._ready[block_id]
         return data
 
     def length(self, block_id: bytes, slot: int) -> int:
@@ -73,15 +85,18 @@ class StoredContent:
         """Whether `data` is the part, without reading that. Raises DamageError."""
         return self._reader.is_chunk(block_id, slot, data)
 
-    def _take_out(self, block_id: bytes) -> None:
+    def _take_out(self, block_id: bytes) -> dict[int, bytes | memoryview]:
         """Read all announced chunks of a block; damaged ones are left out."""
-        taken: list[tuple[int, int, memoryview]] = []
-        for slot, uses in self._expected.pop(block_id).items():
-            try:
-                taken.append((slot, uses, self._reader.chunk(block_id, slot)))
-            except DamageError:
-                # It is raised, with the name of the file, when this chunk is requested.
-                continue
-        copies = sum(len(data) for _, _, data in taken) * _COPY_BELOW < _AVERAGE_BLOCK_BYTES
-        for slot, uses, data in taken:
-            self._ready[block_id, slot] = (bytes(data) if copies else data, uses)
+        wanted = self._expected.pop(block_id)
+        ready: dict[int, bytes | memoryview] = {}
+        # Damage is raised, with the name of the file, when the chunk is requested.
+        with suppress(DamageError):
+            ready.update(self._reader.chunks(block_id, wanted))
+        if sum(map(len, ready.values())) * _COPY_BELOW < _AVERAGE_BLOCK_BYTES:
+            ready = {slot: bytes(data) for slot, data in ready.items()}
+        for slot, uses in wanted.items():
+            if uses > 1:
+                self._repeated[block_id, slot] = uses - 1
+        if ready:
+            self._ready[block_id] = ready
+        return ready

@@ -33,7 +33,7 @@ from strongroom.jobs.restore.plain_files import create_plain
 from strongroom.jobs.restore.tally import Tally
 from strongroom.jobs.restore.target_directories import TargetDirectories, status_of
 from strongroom.rows.rows import UNREADABLE, Rows, decode_rows
-from strongroom.rows.views import RowView, views
+from strongroom.rows.views import RowReader, RowView
 
 if TYPE_CHECKING:
     from strongroom.jobs.restore.stored_content import StoredContent
@@ -77,8 +77,12 @@ class RowRestorer:
             if len(skipped) == rows.row_count:
                 tally.actions[Action.CREATED] += created
                 return
-        for number, row in enumerate(views(rows)):
-            if row.mode & _FORMAT == stat.S_IFDIR or number in skipped:
+        reader = RowReader(rows)
+        for number in range(rows.row_count):
+            if number in skipped:
+                continue
+            row = reader.view(number)
+            if row.mode & _FORMAT == stat.S_IFDIR:
                 continue
             action = restore_row(row, is_new)
             if action is Action.CREATED and not tally.tells_steps:

@@ -4,6 +4,9 @@ A message is a struct in msgpack with a length prefix of four bytes. The worker'
 coordinator's never does: what does not fit the socket is buffered in memory until the socket is
 writable again, so two processes that send to each other at once cannot deadlock.
 
+Either end can post a message, which goes out with the next one that is sent, in one system call and
+for one awakening of the other process. A worker sends what it posted before it waits.
+
 Each end belongs to one thread, which needs no lock.
 """
 
@@ -23,6 +26,8 @@ _Received = TypeVar("_Received")
 
 _LENGTH = struct.Struct("<I")
 _RECEIVE_BYTES = 1 << 18
+# What a worker has posted is sent when it is more than this.
+_POSTED_BYTES = 1 << 16
 
 encode_message = msgspec.msgpack.Encoder().encode
 
@@ -73,26 +78,50 @@ class WorkerChannel(Generic[_Received]):
         self._socket = end
         self._reader = _FrameReader(decode)
         self._received: deque[_Received] = deque()
-
-    @property
-    def has_received(self) -> bool:
-        """Whether `receive` has something to return at once."""
-        return bool(self._received)
+        self._posted = bytearray()
 
     def fileno(self) -> int:
         """The descriptor to wait for, when nothing has been received yet."""
         return self._socket.fileno()
 
-    def send(self, message: msgspec.Struct) -> None:
-        """Send one message. Raises `ChannelClosedError`."""
+    def post(self, message: msgspec.Struct) -> None:
+        """Send one message with those to come. Raises `ChannelClosedError`."""
         data = encode_message(message)
+        self._posted += _LENGTH.pack(len(data))
+        self._posted += data
+        if len(self._posted) > _POSTED_BYTES:
+            self.flush()
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send what was posted, and one message. Raises `ChannelClosedError`."""
+        self.post(message)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what was posted. Raises `ChannelClosedError`."""
+        if not self._posted:
+            return
+        posted, self._posted = self._posted, bytearray()
         try:
-            self._socket.sendall(_LENGTH.pack(len(data)) + data)
+            self._socket.sendall(posted)
         except OSError as error:
             raise ChannelClosedError from error
 
     def receive(self) -> _Received:
         """Wait for the next message. Raises `ChannelClosedError`."""
+        self._wait()
+        return self._received.popleft()
+
+    def receive_all(self) -> list[_Received]:
+        """Wait for the next message; every one that has come. Raises `ChannelClosedError`."""
+        self._wait()
+        received = list(self._received)
+        self._received.clear()
+        return received
+
+    def _wait(self) -> None:
+        if not self._received:
+            self.flush()
         while not self._received:
             try:
                 data = self._socket.recv(_RECEIVE_BYTES)
@@ -102,7 +131,6 @@ class WorkerChannel(Generic[_Received]):
                 raise ChannelClosedError
             self._reader.feed(data)
             self._received.extend(self._reader.messages())
-        return self._received.popleft()
 
 
 class CoordinatorChannel(Generic[_Received]):
@@ -111,17 +139,22 @@ class CoordinatorChannel(Generic[_Received]):
     def __init__(self, end: socket.socket, decode: Callable[[memoryview], _Received]) -> None:
         self.socket = end
         self._reader = _FrameReader(decode)
-        self._outgoing: deque[memoryview] = deque()
+        self._posted: list[bytes] = []
+        self._outgoing = memoryview(b"")
 
     @property
     def has_outgoing(self) -> bool:
         """Whether something still waits for room in the socket."""
-        return bool(self._outgoing)
+        return bool(self._outgoing or self._posted)
+
+    def post(self, message: msgspec.Struct) -> None:
+        """Queue one message, for the next `flush`."""
+        data = encode_message(message)
+        self._posted += (_LENGTH.pack(len(data)), data)
 
     def send(self, message: msgspec.Struct) -> None:
         """Queue one message and send what fits."""
-        data = encode_message(message)
-        self._outgoing.append(memoryview(_LENGTH.pack(len(data)) + data))
+        self.post(message)
         self.flush()
 
     def flush(self) -> None:
@@ -130,19 +163,18 @@ class CoordinatorChannel(Generic[_Received]):
         Nothing is sent to a process that has ended; its last messages can still be received,
         and then `receive` raises.
         """
-        while self._outgoing:
-            data = self._outgoing[0]
+        while self._outgoing or self._posted:
+            if not self._outgoing:
+                self._outgoing = memoryview(b"".join(self._posted))
+                self._posted.clear()
             try:
-                sent = self.socket.send(data)
+                sent = self.socket.send(self._outgoing)
             except BlockingIOError:
                 return
             except OSError:
-                self._outgoing.clear()
-                return
-            if sent == len(data):
-                self._outgoing.popleft()
-            else:
-                self._outgoing[0] = data[sent:]
+                sent = len(self._outgoing)
+                self._posted.clear()
+            self._outgoing = self._outgoing[sent:]
 
     def receive(self) -> list[_Received]:
         """Every whole message that has arrived. Raises `ChannelClosedError`."""

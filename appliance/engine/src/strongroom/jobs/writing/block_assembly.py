@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from blake3 import blake3
 
+from strongroom.content.digests import block_id, ids_and_lengths
 from strongroom.jobs.writing.deduplication import ChunkGroup
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class BlockAssembler:
         answer: Callable[[], list[GroupAnswer]],
     ) -> None:
         # By whether the content is offered to share.
+        self._keys = (keys.own, keys.common)
         self._chunk_keys = (keys.own.chunk_key, keys.common.chunk_key)
         self._lane = lane
         self._ask = ask
@@ -162,15 +164,15 @@ class BlockAssembler:
         group.owners.append((sink, row, part, position))
 
     def _claim(self, groups: list[_Group]) -> None:
-        self._ask(
-            [
-                ChunkGroup(b"".join(group.ids), group.lengths.tobytes(), group.offered)
-                for group in groups
-            ]
-        )
+        self._ask([self._group(group) for group in groups])
         self._claimed.append(groups)
         while len(self._claimed) > CLAIMS_IN_FLIGHT:
             self._settle()
+
+    def _group(self, group: _Group) -> ChunkGroup:
+        ids, lengths = b"".join(group.ids), group.lengths.tobytes()
+        block = block_id(self._keys[group.offered].block_key, ids_and_lengths(ids, lengths))
+        return ChunkGroup(ids, lengths, block, group.offered)
 
     def _settle(self) -> None:
         answers = self._answer()

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 class ChunkGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Chunks that will share one block: n * 24 bytes of ids, n lengths as u32.
 
-    offered: the ids are under the common keys, and the block may be shared.
+    block_id: that of the block, if all of them are new. offered: the ids are under the common keys,
+    and the block may be shared.
     """
 
     ids: bytes
     lengths: bytes
+    block_id: bytes
     offered: bool = False
 
 
@@ -58,24 +60,20 @@ class Deduplication:
 
         Raises DamageError, StoreError when the table is loaded.
         """
-        ids, lengths = group.ids, group.lengths
+        ids, lengths, block = group.ids, group.lengths, group.block_id
         if self._table is None:
             self._table = self._load()
-        known: list[tuple[int, bytes, int]] = []
-        new: list[int] = []
-        for position, reference in enumerate(self._table.claim(ids)):
-            if reference is None:
-                new.append(position)
-            else:
-                known.append((position, *reference))
+        places = self._table.claim(ids)
+        known = [(position, *reference) for position, reference in places.items()]
+        new = [place for place in range(len(lengths) // 4) if place not in places]
         if not new:
             return GroupAnswer(b"", new, known)
         if known:
             size = CHUNK_ID_SIZE
             ids = b"".join([ids[size * place : size * (place + 1)] for place in new])
             lengths = b"".join([lengths[4 * place : 4 * place + 4] for place in new])
-        block_key = self._keys.content(offered=group.offered).block_key
-        block = block_id(block_key, ids_and_lengths(ids, lengths))
+            block_key = self._keys.content(offered=group.offered).block_key
+            block = block_id(block_key, ids_and_lengths(ids, lengths))
         self._table.add(block, ids)
         self.new_chunks += len(new)
         self.new_bytes += sum(memoryview(lengths).cast("I"))

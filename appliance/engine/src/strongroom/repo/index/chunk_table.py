@@ -48,17 +48,14 @@ class ChunkTable:
         with self._lock:
             return len(self._table)
 
-    def claim(self, ids: bytes) -> list[Reference | None]:
-        """For each of n * 24 bytes of ids the location of that chunk, or None if it is new."""
+    def claim(self, ids: bytes) -> dict[int, Reference]:
+        """Where those of n * 24 bytes of ids are that are known, by their number."""
         with self._lock:
             found = self._table.find(ids)
-            known = np.flatnonzero(found >= 0)
-            references: list[Reference | None] = [None] * len(found)
-            if len(known):
-                places = self._places(found[known])
-                for row, place in zip(known.tolist(), places, strict=True):
-                    references[row] = place
-            return references
+            known = (found >= 0).nonzero()[0]
+            if not len(known):
+                return {}
+            return dict(zip(known.tolist(), self._places(found[known]), strict=True))
 
     def add(self, block_id: bytes, ids: bytes) -> None:
         """The chunks of a new block, in the order of their slots; n * 24 bytes of ids."""

@@ -21,7 +21,7 @@ RECENT_LIMIT = 16384
 # A run is merged with the one before it unless that is this many times longer.
 _MERGE_FACTOR = 3
 # Entries compared at once, from the start of a directory slot (which has 2 to 4 on average).
-_WINDOW = np.arange(8)
+_WINDOW = np.arange(8, dtype=np.uint32)
 
 
 class _SortedRun:
@@ -58,16 +58,20 @@ class _SortedRun:
         del self._first, self._rest, self._directory
         return columns
 
-    def find(self, words: NDArray[np.uint64], found: NDArray[np.int64]) -> None:
-        """Write the values of ids found here into `found`."""
-        rows = np.arange(len(words))
-        first = words[:, 0]
-        slots = (first >> self._shift).astype(np.intp)
-        at = self._directory[slots].astype(np.intp)
-        ends = self._directory[slots + 1]
+    def find(
+        self, words: NDArray[np.uint64], first: NDArray[np.uint64], found: NDArray[np.int64]
+    ) -> None:
+        """Write the values of ids found here into `found`; `first`: the first words of the ids."""
+        slots = (first >> self._shift).view(np.intp)
+        begins = self._directory.take(slots)
+        ends = self._directory.take(slots + 1)
+        # Past the end the last entry is compared again, which is harmless.
+        equal = self._first.take(begins[:, None] + _WINDOW, mode="clip") == first[:, None]
+        if not equal.any() and not (ends - begins > len(_WINDOW)).any():
+            return
+        rows, at = np.arange(len(words)), begins.astype(np.intp)
         while len(rows):
             window = at[:, None] + _WINDOW
-            # Past the end the last entry is compared again, which is harmless.
             equal = self._first.take(window, mode="clip") == first[:, None]
             hit = equal.any(axis=1)
             if hit.any():
@@ -151,9 +155,11 @@ class IdTable:
 
     def find_words(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """`find` of ids as rows of their 8-byte words."""
-        found = np.full(len(words), -1, np.int64)
+        found = np.empty(len(words), np.int64)
+        found.fill(-1)
+        first = words[:, 0].copy()
         for run in self._runs:
-            run.find(words, found)
+            run.find(words, first, found)
         recent = self._recent
         if recent:
             items = np.frombuffer(words, self._item).tolist()

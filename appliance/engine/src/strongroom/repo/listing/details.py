@@ -29,11 +29,8 @@ _MAX_SLOT: Final = (1 << 16) - 1
 
 def add_details(writer: SectionWriter, groups: list[Rows], starts: list[int]) -> None:
     """Append the sections of all but names and stat columns; `starts`: first row a group."""
-    counts: array[int] = array("I")
-    slots: array[int] = array("H")
-    for rows in groups:
-        counts.extend(rows.part_counts)
-        slots.extend(rows.part_slots)
+    counts = b"".join([rows.part_counts for rows in groups])
+    slots = b"".join([rows.part_slots for rows in groups])
     writer.add_integers(np.frombuffer(counts, np.uint32).astype(np.int64))
     _add_blocks(writer, b"".join([rows.part_blocks for rows in groups]))
     writer.add_integers(np.frombuffer(slots, np.uint16).astype(np.int64))
@@ -158,9 +155,11 @@ def _gather(by_group: list[dict[int, Any]], starts: list[int]) -> tuple[list[int
     numbers: list[int] = []
     values: list[Any] = []
     for mine, start in zip(by_group, starts, strict=True):
-        for row in sorted(mine):
-            numbers.append(start + row)
-            values.append(mine[row])
+        # Most directories have none.
+        if mine:
+            for row in sorted(mine):
+                numbers.append(start + row)
+                values.append(mine[row])
     return numbers, values
 
 

@@ -30,6 +30,7 @@ from strongroom.jobs.backup.shards.messages import (
 from strongroom.jobs.backup.shards.scan_threads import Lot
 from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
 from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES
+from strongroom.rows.entry_counts import count_files
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, comparison_digest, decode_rows
 from strongroom.scan.attributes import read_flags_of, read_xattrs, supports_xattrs
 from strongroom.scan.directory import (
@@ -223,11 +224,9 @@ class DirectoryScan:
         if kept_rows is not None and kept and kept[0] == ROOT_NAME:
             kept_rows[0] = True
         if self._rules.tells_entries:
-            yield Lot([partial(_at, fd, self._tell_left_out, path, found, kept_rows)])
+            (entries,) = yield Lot([partial(_at, fd, left_out, selection, path, found, kept_rows)])
+            self._send(Examined(entries))
         return without(found._replace(left=left, treatments=treatments), kept_rows)
-
-    def _tell_left_out(self, path: bytes, found: FoundRows, kept_rows: list[bool] | None) -> None:
-        self._send(Examined(left_out(self._rules.selection, path, found, kept_rows)))
 
     def _compared(
         self,
@@ -250,7 +249,7 @@ class DirectoryScan:
         if digest is not None and comparison_digest(joined, flat) == digest:
             if self._rules.tells_entries:
                 self._send(Examined(taken(path, found, (), (), devices)))
-            self._send(Same(task, *children))
+            self._send(Same(task, *count_files(flat), *children))
             return
         self._send(Scanned(task, *children))
         work = DirectoryWork(

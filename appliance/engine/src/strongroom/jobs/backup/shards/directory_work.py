@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom.jobs.backup.scanned_rows import VANISHED
 from strongroom.jobs.backup.shards.messages import Settled
+from strongroom.rows.entry_counts import count_files
 from strongroom.rows.rows import (
     CHANGED,
     COLUMN_COUNT,
@@ -188,6 +189,7 @@ class DirectoryWork:
         return Settled(
             self._task,
             encode_rows(rows),
+            *self._counts(rows),
             self.changed_files,
             self._known_files(),
             self.changed_bytes,
@@ -195,6 +197,15 @@ class DirectoryWork:
             self.problems,
             self.deferred,
         )
+
+    def _counts(self, rows: Rows) -> tuple[int, int]:
+        """Regular files that have not vanished, and their sizes together."""
+        files, size_bytes = count_files(rows.stats)
+        for row, state in self._states.items():
+            if state == VANISHED and self.column(row, MODE) & 0o170000 == 0o100000:
+                files -= 1
+                size_bytes -= self.column(row, SIZE)
+        return files, size_bytes
 
     def _known_files(self) -> int:
         """Number of files read that the parent has under the same name."""

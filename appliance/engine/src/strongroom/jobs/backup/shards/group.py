@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from functools import partial
 from typing import TYPE_CHECKING
@@ -87,6 +88,8 @@ class ShardGroup:
         self.channels: list[CoordinatorChannel[FromShard]] = []
 
     def __enter__(self) -> Self:
+        # Shards go on sharing what is loaded, and no collection looks at it again.
+        gc.freeze()
         if self._counts_ahead:
             # The first: it inherits no end of a channel.
             self.count = CountAhead(self._paths, self._rules.selection, self._rules.devices)

@@ -117,9 +117,14 @@ class Sliced(WorkerMessage, frozen=True, tag="sliced"):
 
 
 class Same(WorkerMessage, frozen=True, tag="same"):
-    """The directory equals the parent's by digest; with its sub-directories, as of Scanned."""
+    """The directory equals the parent's by digest; with its sub-directories, as of Scanned.
+
+    files, size_bytes: its regular files, and their sizes together.
+    """
 
     task: int
+    files: int
+    size_bytes: int
     children: list[bytes]
     closed: list[bytes] = msgspec.field(default_factory=list)
 
@@ -139,12 +144,15 @@ class Claim(WorkerMessage, frozen=True, tag="claim"):
 class Settled(WorkerMessage, frozen=True, tag="settled"):
     """Rows of a task with the references of their content.
 
-    deferred: numbers of rows whose content is still to be read, by a ReadContent. files_read: of
-    them known_files are in the parent too. tallied_files: those that the ShardTally has counted.
+    files, size_bytes: as of Same. deferred: numbers of rows whose content is still to be read, by a
+    ReadContent. files_read: of them known_files are in the parent too. tallied_files: those that
+    the ShardTally has counted.
     """
 
     task: int
     rows: bytes
+    files: int
+    size_bytes: int
     files_read: int
     known_files: int
     read_bytes: int

@@ -15,7 +15,7 @@ import select
 import stat
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from strongroom import clock
 from strongroom.errors import SourceError
@@ -44,6 +44,8 @@ from strongroom.jobs.writing.stages import WAIT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import msgspec
+
     from strongroom.jobs.backup.options import Tuning
     from strongroom.jobs.backup.shards.directory_scan import ScanRules
     from strongroom.jobs.backup.shards.messages import ShardTask, ToShard
@@ -56,6 +58,9 @@ if TYPE_CHECKING:
     from strongroom.sources.source import Stream
 
 _Answer = TypeVar("_Answer")
+
+# What was posted is sent when so many tasks are left, so that more can come meanwhile.
+_REFILL_TASKS: Final = 4
 
 
 class Shard:
@@ -85,7 +90,7 @@ class Shard:
             self._assembler, tuning, keys, rules.treatments, lane.compressions, tally
         )
         self._scan = DirectoryScan(
-            rules, tuning, self._reader, channel.send, self._parent_rows, self._deliver
+            rules, tuning, self._reader, self._post, self._parent_rows, self._deliver
         )
         asked = scan_plan.asked
         self._pace = Pace(asked, asked) if asked else Pace()
@@ -117,6 +122,8 @@ class Shard:
 
     def _begin(self, task: ShardTask) -> bool:
         """Do or start one task; returns whether it was the last."""
+        if len(self._tasks) == _REFILL_TASKS:
+            self._channel.flush()
         if isinstance(task, ScanDirectory | ReadContent):
             place = self._places.of(task.path)
             if isinstance(task, ScanDirectory):
@@ -141,15 +148,13 @@ class Shard:
 
     def _wait(self) -> None:
         """Wait until the pool has results or a message has arrived, and process it."""
-        if not self._channel.has_received:
-            poll = select.poll()
-            poll.register(self._channel, select.POLLIN)
-            poll.register(self._pool.descriptor, select.POLLIN)
-            ready = {descriptor for descriptor, _ in poll.poll()}
-            if self._channel.fileno() not in ready:
-                self._go_on()
-                return
-        self._receive()
+        self._channel.flush()
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        poll.register(self._pool.descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        if self._channel.fileno() in ready:
+            self._receive()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -182,17 +187,16 @@ class Shard:
         return answers.popleft()
 
     def _receive(self) -> None:
-        if self._channel.has_received:
-            message = self._channel.receive()
-        else:
-            with self._times.during(WAIT):
-                message = self._channel.receive()
-        if isinstance(message, Claimed):
-            self._claim_answers.append(message.answers)
-        elif isinstance(message, ParentRows):
-            self._rows_answers.append(message.rows)
-        else:
-            self._tasks.append(message)
+        """Wait for messages and take all that have come."""
+        with self._times.during(WAIT):
+            messages = self._channel.receive_all()
+        for message in messages:
+            if isinstance(message, Claimed):
+                self._claim_answers.append(message.answers)
+            elif isinstance(message, ParentRows):
+                self._rows_answers.append(message.rows)
+            else:
+                self._tasks.append(message)
 
     def _read_streams(self, task: int) -> None:
         """Each stream is a regular file in the root, owned by the user who runs the backup."""
@@ -214,4 +218,10 @@ class Shard:
         work.seal()
 
     def _deliver(self, work: DirectoryWork) -> None:
-        self._channel.send(work.message())
+        self._channel.post(work.message())
+
+    def _post(self, message: msgspec.Struct) -> None:
+        """Tell the coordinator; at once where it may be waited for."""
+        self._channel.post(message)
+        if not self._tasks:
+            self._channel.flush()
