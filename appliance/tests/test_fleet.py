@@ -23,7 +23,8 @@ SEEN_BYTES = 64 * MIB
 ENDED = ("done", "incomplete", "failed", "cancelled")
 # Without the schedule of the others, which is for backups.
 VERIFY = f"""Job {{
-  Name = comparison; Type = Verify; Level = DiskToCatalog; Job To Verify = {CLIENT}; Client = {CLIENT}; FileSet = {CLIENT}
+  Name = comparison; Type = Verify; Level = DiskToCatalog; Job To Verify = {CLIENT}
+  Client = {CLIENT}; FileSet = {CLIENT}
   Storage = vault; Pool = Usual; Messages = Standard
 }}
 """
