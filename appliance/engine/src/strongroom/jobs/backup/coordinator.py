@@ -185,8 +185,6 @@ class Coordinator:
                     self._take(shard, message)
                 if shard.is_finished:
                     selector.unregister(shard.channel.socket)
-        # Shards wait for answers; the listing takes its time.
-        self._send_posted(selector)
         self._emit()
         self._hand_out()
         self._send_posted(selector)
@@ -196,8 +194,7 @@ class Coordinator:
     def _send_posted(self, selector: selectors.BaseSelector) -> None:
         for shard in self._shards:
             channel = shard.channel
-            if channel.has_outgoing:
-                channel.flush()
+            channel.flush()
             if shard.writes != channel.has_outgoing and not shard.is_finished:
                 shard.writes = channel.has_outgoing
                 events = selectors.EVENT_READ | (selectors.EVENT_WRITE if shard.writes else 0)
