@@ -1,4 +1,8 @@
-"""The menu, and the page that everybody sees before it."""
+"""The menu, and the page that everybody sees before it.
+
+That page stands on each console for as long as the machine runs, so what only the menu needs is
+imported when something is chosen: two thirds of the memory.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,9 @@ import curses
 import os
 import signal
 import subprocess
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-from strongroom.appliance.console import actions, encryption
 from strongroom.appliance.console.login import is_open, log_in
 from strongroom.appliance.console.screen import LEAST_COLUMNS, LEAST_ROWS, Idle, Screen
 from strongroom.appliance.console.status import status_lines
@@ -24,20 +28,21 @@ _REFRESH_SECONDS: Final = 5
 _ENTER: Final = (10, 13, curses.KEY_ENTER)
 _TITLE: Final = "Strongroom"
 
-_ACTIONS: Final[tuple[tuple[str, str, Callable[[Screen], None]], ...]] = (
-    ("1", "Network", actions.network),
-    ("2", "Host name and time", actions.naming),
-    ("3", "Data disk", actions.data_disk),
-    ("4", "Administrator and ssh keys", actions.administrator),
-    ("5", "Set up backups (repository key: generate or import)", actions.backups),
-    ("6", "Repository key: paper copy", actions.paper_copy),
-    ("7", "Enrolment token for agents", actions.enrolment_token),
-    ("8", "Status", actions.status),
-    ("9", "Support bundle", actions.support_bundle),
-    ("k", "Recovery key of the data disk", encryption.recovery_key),
-    ("u", "Unlock the data disk", encryption.unlock),
-    ("r", "Restart", actions.restart),
-    ("p", "Power off", actions.power_off),
+# Key, text, and the function, by its module in this folder.
+_ACTIONS: Final = (
+    ("1", "Network", "actions.network"),
+    ("2", "Host name and time", "actions.naming"),
+    ("3", "Data disk", "actions.data_disk"),
+    ("4", "Administrator and ssh keys", "actions.administrator"),
+    ("5", "Set up backups (repository key: generate or import)", "actions.backups"),
+    ("6", "Repository key: paper copy", "actions.paper_copy"),
+    ("7", "Enrolment token for agents", "actions.enrolment_token"),
+    ("8", "Status", "actions.status"),
+    ("9", "Support bundle", "actions.support_bundle"),
+    ("k", "Recovery key of the data disk", "encryption.recovery_key"),
+    ("u", "Unlock the data disk", "encryption.unlock"),
+    ("r", "Restart", "actions.restart"),
+    ("p", "Power off", "actions.power_off"),
 )
 
 
@@ -75,14 +80,19 @@ def show_menu(screen: Screen, name: str) -> None:
         if chosen == "s":
             _shell(name)
             continue
-        act = next(act for key, _, act in _ACTIONS if key == chosen)
-        title = next(text for key, text, _ in _ACTIONS if key == chosen)
+        title, place = next((text, place) for key, text, place in _ACTIONS if key == chosen)
         try:
-            act(screen)
+            _action(place)(screen)
         except StrongroomError as error:
             screen.text(title, _folded(str(error)))
         except OSError as error:
             screen.text(title, _folded(f"{error.strerror or error}: {error.filename or ''}"))
+
+
+def _action(place: str) -> Callable[[Screen], None]:
+    module, _, name = place.partition(".")
+    found: Callable[[Screen], None] = getattr(import_module(f"{__package__}.{module}"), name)
+    return found
 
 
 def _shell(name: str) -> None:

@@ -18,6 +18,7 @@ from strongroom.clock import local_text
 from strongroom.errors import OperatingSystemError, StrongroomError
 from strongroom.printable import printable
 
+_CERTIFICATE_BYTES: Final = 16 << 10
 _UNITS: Final = ("strongroom-director", "strongroom-storage", "ssh")
 
 
@@ -92,14 +93,20 @@ def director_address() -> str:
     return printable(f"https://{said.get('address', '')}:{said.get('director_port', 9101)}")
 
 
-def authority_fingerprint() -> str:
-    """The authority's fingerprint; empty before setup."""
-    from strongroom.net.identities.authority import Authority
+def authority_fingerprint(folder: str = "/var/lib/strongroom/ca") -> str:
+    """The authority's fingerprint, as `strongroom ca show` says it; empty before setup.
+
+    From the file itself: this page stays, and the library of certificates takes 10 MB.
+    """
+    import hashlib
+    import ssl
 
     try:
-        return Authority("/var/lib/strongroom/ca").fingerprint
-    except (StrongroomError, OSError):
+        with open(os.path.join(folder, "root.pem"), encoding="ascii") as file:
+            certificate = ssl.PEM_cert_to_DER_cert(file.read(_CERTIFICATE_BYTES))
+    except (OSError, ValueError):
         return ""
+    return hashlib.sha256(certificate).hexdigest()
 
 
 def _services() -> list[str]:
