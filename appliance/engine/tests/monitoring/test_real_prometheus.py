@@ -154,6 +154,8 @@ def test_the_examples_of_the_table_are_valid_queries(watched: House) -> None:
 def test_promtool_has_nothing_to_say_about_the_metrics(watched: House) -> None:
     url = f"https://127.0.0.1:{watched.house.director_port}/metrics"
     agent = watched.monitoring.textfiles / "strongroom-agent.prom"
+    # Its agent may only have begun.
+    wait_for(agent.exists, lambda: watched.house.director.log)
     for text in (
         watched.house.api().get(url).text,
         watched.write_storage_metrics(),

@@ -50,7 +50,7 @@ def test_a_suite_gives_a_table_a_chart_and_pages_and_leaves_nothing(command, wor
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nothing"], "nothing is no suite: write one of bacula-latency, bareos-compression, "),
+        (["nothing"], "nothing is no suite: write one of bacula-latency, bacula-nfs, "),
         (["obnam", "--scale", "2"], "--scale is above 0 and at most 1"),
         (["obnam", "--rounds", "0"], "--rounds is between 1 and 100"),
         (["obnam", "--work", "/none"], "--work /none: No such file or directory"),
