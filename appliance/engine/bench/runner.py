@@ -17,13 +17,14 @@ from bench.contenders import STEPS, Command, Contender, Place
 from bench.datasets import Dataset, change_one_percent, known_totals, prepare, tree_totals
 from bench.figures import Run
 from bench.floors import floor_commands, read, scan
-from bench.fresh_file_system import fresh_file_system
 from bench.machine import describe_machine
 from bench.results import RowResult
 from strongroom.measure.testbed.command import CommandUsage, measure
+from strongroom.measure.testbed.fresh_file_system import fresh_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
 START_UP_TURNS = 5
 FLOOR_STEPS = {
@@ -187,7 +188,7 @@ class RowRunner:
         self._warm(step)
         stored_bytes = None
         if step == "restore":
-            with fresh_file_system(self._fresh, self.totals):
+            with self._fresh_file_system():
                 place.restored.mkdir()
                 measurement = self._measured(contender, contender.commands(step, place), step)
                 self._check_restored(contender, place.restored)
@@ -196,6 +197,9 @@ class RowRunner:
             stored_bytes = tree_totals(place.repository).file_bytes
         serial_seconds = _serial_seconds(self._log(contender, step))
         self._note(Run(contender.name, step, number, measurement, stored_bytes, serial_seconds))
+
+    def _fresh_file_system(self) -> AbstractContextManager[bool]:
+        return fresh_file_system(self._fresh, self.totals.entries, self.totals.file_bytes)
 
     def _check_restored(self, contender: Contender, restored: Path) -> None:
         found = tree_totals(restored)
@@ -210,7 +214,7 @@ class RowRunner:
                 continue
             self._warm(step)
             log = self.logs / f"{self.dataset.name}-floor-{name}.log"
-            with fresh_file_system(self._fresh, self.totals):
+            with self._fresh_file_system():
                 measurement = measure(command, environment, self.work_folder, log)
             self._note(Run(f"floor: {name}", step, number, measurement))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom.errors import UsageError
 from strongroom.measure.suites.result import Taken
 from strongroom.measure.testbed.command import CommandError, measure
+from strongroom.measure.testbed.fresh_file_system import fresh_file_system
 from strongroom.measure.testbed.local import STRONGROOM
 
 if TYPE_CHECKING:
@@ -29,17 +30,22 @@ class Fresh:
         self._folder = folder
         self._environment = dict(environment)
         self._repository = folder / "repository"
-        self._restored = folder / "restored"
+        self._fresh = folder / "fresh"
+        self._sizes: dict[Path, tuple[int, int]] = {}
 
     def ours(self, data: Path, *words: str, restores: bool = True) -> Iterator[tuple[str, Taken]]:
-        """A first backup with these options and, with `restores`, its restore."""
+        """A first backup with these options and, with `restores`, its restore.
+
+        Where root may mount, a restore has a file system of its own.
+        """
         place = ["--repo", str(self._repository), "--no-cache"]
         commands = [
             [*STRONGROOM, "init", *place],
             [*STRONGROOM, "backup", *place, *words, str(data)],
             [*STRONGROOM, "restore", *place, "latest", "--target", str(self._restored)],
         ]
-        yield from self._run(commands, {"STRONGROOM_PASSWORD": _PASSWORD}, restores=restores)
+        environment = {"STRONGROOM_PASSWORD": _PASSWORD}
+        yield from self._run(commands, environment, data if restores else None)
 
     def peer(self, peer: Peer, data: Path, *, restores: bool = True) -> Iterator[tuple[str, Taken]]:
         """The same by another program."""
@@ -48,23 +54,36 @@ class Fresh:
             peer.back_up(self._repository, data),
             peer.restore(self._repository, self._restored),
         ]
-        yield from self._run(commands, peer.environment, restores=restores)
+        yield from self._run(commands, peer.environment, data if restores else None)
 
     def _run(
-        self, commands: Sequence[list[str]], environment: Mapping[str, str], *, restores: bool
+        self, commands: Sequence[list[str]], environment: Mapping[str, str], restored: Path | None
     ) -> Iterator[tuple[str, Taken]]:
         prepare, back_up, restore = commands
         everything = {**self._environment, **environment}
         try:
             self._measure(prepare, everything)
             yield BACKUP, self._measure(back_up, everything)
-            if restores:
-                self._restored.mkdir()
-                yield RESTORE, self._measure(restore, everything)
+            if restored is not None:
+                with fresh_file_system(self._fresh, *self._size(restored)):
+                    self._restored.mkdir()
+                    taken = self._measure(restore, everything)
+                yield RESTORE, taken
         finally:
             for path in self._folder.iterdir():
                 if path.is_dir():
                     shutil.rmtree(path, ignore_errors=True)
+
+    @property
+    def _restored(self) -> Path:
+        return self._fresh / "restored"
+
+    def _size(self, data: Path) -> tuple[int, int]:
+        """Entries and bytes."""
+        if data not in self._sizes:
+            entries = sum(len(folders) + len(names) for _, folders, names in os.walk(data))
+            self._sizes[data] = entries, size_of(data)
+        return self._sizes[data]
 
     def _measure(self, command: list[str], environment: Mapping[str, str]) -> Taken:
         try:

@@ -14,16 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from bench.datasets import TreeTotals
-
 _ROOM_BYTES = 1 << 30
 _BYTES_AN_ENTRY = 8192
 _SPARE_INODES = 10_000
 
 
 @contextmanager
-def fresh_file_system(place: Path, totals: TreeTotals) -> Iterator[bool]:
-    """An empty ext4 at `place`, with room for a tree of `totals`; gone afterwards.
+def fresh_file_system(place: Path, entries: int, file_bytes: int) -> Iterator[bool]:
+    """An empty ext4 at `place`, with room for a tree of that size; gone afterwards.
 
     Gives False where this user cannot mount: then `place` is a folder like any other.
     """
@@ -32,8 +30,8 @@ def fresh_file_system(place: Path, totals: TreeTotals) -> Iterator[bool]:
     mounted = False
     try:
         with image.open("wb") as file:
-            file.truncate(_ROOM_BYTES + 2 * totals.file_bytes + totals.entries * _BYTES_AN_ENTRY)
-        inodes = str(totals.entries + _SPARE_INODES)
+            file.truncate(_ROOM_BYTES + 2 * file_bytes + entries * _BYTES_AN_ENTRY)
+        inodes = str(entries + _SPARE_INODES)
         mounted = _works("mkfs.ext4", "-q", "-F", "-N", inodes, str(image)) and _works(
             "mount", "-o", "loop", str(image), str(place)
         )
