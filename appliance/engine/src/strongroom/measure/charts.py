@@ -14,8 +14,9 @@ HEIGHT: Final = 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 76, 20, 16, 44
 _TICKS: Final = 5
 _BAR_HEIGHT: Final = 22
-_LABEL_WIDTH: Final = 180
-_LABEL_LETTERS: Final = 25
+_LETTER_WIDTH: Final = 7
+_LABEL_LETTERS: Final = 64
+_LEAST_BAR_ROOM: Final = 300
 _VALUE_WIDTH: Final = 110
 _NAMESPACE: Final = "http://www.w3.org/2000/svg"
 _STANDALONE_STYLE: Final = (
@@ -79,18 +80,21 @@ def line_chart(
 def bar_chart(title: str, bars: Sequence[tuple[str, float]], text: Callable[[float], str]) -> str:
     """A bar for each (name, value)."""
     most = max((value for _, value in bars), default=0.0) or 1.0
-    room = WIDTH - _LABEL_WIDTH - _VALUE_WIDTH
+    names = [_shortened(name) for name, _ in bars]
+    left = _LETTER_WIDTH * max(map(len, names), default=0) + 12
+    room = max(_LEAST_BAR_ROOM, WIDTH - left - _VALUE_WIDTH)
     drawn = []
-    for number, (name, value) in enumerate(bars):
+    for number, (name, (_, value)) in enumerate(zip(names, bars, strict=True)):
         y = number * (_BAR_HEIGHT + 8)
-        drawn.append(_text(_LABEL_WIDTH - 8, y + 16, _shortened(name), "end"))
+        drawn.append(_text(left - 8, y + 16, name, "end"))
         width = max(1.5, room * value / most)
         drawn.append(
-            f'<rect class="bar" x="{_LABEL_WIDTH}" y="{y}" width="{width:.1f}" '
+            f'<rect class="bar" x="{left}" y="{y}" width="{width:.1f}" '
             f'height="{_BAR_HEIGHT}" rx="3"/>'
         )
-        drawn.append(_text(_LABEL_WIDTH + width + 8, y + 16, text(value), "start"))
-    return _figure(title, WIDTH, max(1, len(bars)) * (_BAR_HEIGHT + 8), drawn, "")
+        drawn.append(_text(left + width + 8, y + 16, text(value), "start"))
+    height = max(1, len(bars)) * (_BAR_HEIGHT + 8)
+    return _figure(title, left + room + _VALUE_WIDTH, height, drawn, "")
 
 
 def standalone(figure: str) -> str:
