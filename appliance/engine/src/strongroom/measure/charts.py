@@ -32,7 +32,7 @@ _STANDALONE_STYLE: Final = (
 
 
 class Series(NamedTuple):
-    """A named line: (x, y) for each point, x > 0."""
+    """A named line: (x, y) for each point, x >= 0."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -41,13 +41,18 @@ class Series(NamedTuple):
 def line_chart(
     title: str, x_title: str, series: Sequence[Series], y_text: Callable[[float], str]
 ) -> str:
-    """Lines over a logarithmic x axis, with a legend. `title` is what a screen reader says."""
+    """Lines over a logarithmic x axis, with a legend. `title` is what a screen reader says.
+
+    0 stands where half of the least other value would.
+    """
     xs = sorted({x for one in series for x, _ in one.points})
+    nothing = min((x for x in xs if x), default=1.0) / 2
     most = _rounded_up(max((y for one in series for _, y in one.points), default=1.0))
-    span = math.log(xs[-1] / xs[0]) or 1.0
+    least = xs[0] or nothing
+    span = math.log((xs[-1] or nothing) / least) or 1.0
 
     def place_x(x: float) -> float:
-        return _LEFT + (WIDTH - _LEFT - _RIGHT) * math.log(x / xs[0]) / span
+        return _LEFT + (WIDTH - _LEFT - _RIGHT) * math.log((x or nothing) / least) / span
 
     def place_y(y: float) -> float:
         return HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * y / most

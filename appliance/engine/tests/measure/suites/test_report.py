@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 
 import msgspec
@@ -57,3 +58,20 @@ def test_ways_take_turns_and_their_order_turns_around():
         Row("far, unchanged", "a", (0.5, 0.5, 0.5)),
         Row("far, unchanged", "b", (0.5, 0.5, 0.5), 0, 3),
     ]
+
+
+def test_a_condition_at_zero_has_its_place_on_the_axis():
+    # Workers begin with none at all.
+    places = (0, 1, 2, 8)
+    rows = tuple(Row("g", f"{place} workers", (1.0,), place=place) for place in places)
+    drawn = svg(msgspec.structs.replace(RESULT, rows=rows))
+    found = [float(x) for x in re.findall(r'<circle [^>]*cx="([0-9.]+)"', drawn)]
+    assert found == sorted(set(found))
+    assert len(found) == len(places)
+
+
+def test_conditions_at_the_same_place_are_bars_and_no_line():
+    rows = tuple(Row("g", name, (1.0,), place=1) for name in ("lz4, 1 worker", "auto, 1 worker"))
+    drawn = svg(msgspec.structs.replace(RESULT, rows=rows))
+    assert "<polyline" not in drawn
+    assert "auto, 1 worker" in drawn

@@ -86,13 +86,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         shutil.rmtree(folder, ignore_errors=True)
     terminal.clear_live_line()
     for path, text in (
-        (arguments.output, msgspec.json.encode(result).decode() + "\n"),
-        (arguments.html, suite_page(result)),
-        (arguments.svg, svg(result)),
-        (arguments.markdown, markdown(result)),
+        (arguments.output, lambda: msgspec.json.encode(result).decode() + "\n"),
+        (arguments.html, lambda: suite_page(result)),
+        (arguments.svg, lambda: svg(result)),
+        (arguments.markdown, lambda: markdown(result)),
     ):
         if path:
-            _write(path, text)
+            _write(path, text())
     terminal.line(circumstances(result))
     terminal.line(result.seed)
     terminal.line()

@@ -118,7 +118,7 @@ def _chart(result: SuiteResult) -> str:
     series = []
     for group, rows in result.groups().items():
         points = [(row.place, row.median_seconds) for row in rows if row.place is not None]
-        if points:
+        if len(points) == len(dict(points)) > 0:
             series.append(Series(group, points))
     if not series:
         bars = [(f"{row.group}: {row.condition}", row.median_seconds) for row in result.rows]
