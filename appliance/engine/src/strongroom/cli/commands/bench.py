@@ -17,6 +17,7 @@ from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from strongroom.cli.terminal import Terminal
     from strongroom.measure.suites.result import SuiteResult
@@ -85,12 +86,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     terminal.clear_live_line()
-    for path, text in (
+    files: tuple[tuple[str, Callable[[], str]], ...] = (
         (arguments.output, lambda: msgspec.json.encode(result).decode() + "\n"),
         (arguments.html, lambda: suite_page(result)),
         (arguments.svg, lambda: svg(result)),
         (arguments.markdown, lambda: markdown(result)),
-    ):
+    )
+    for path, text in files:
         if path:
             _write(path, text())
     terminal.line(circumstances(result))
