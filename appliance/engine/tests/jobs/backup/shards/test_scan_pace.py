@@ -105,6 +105,19 @@ def test_a_disk_that_answers_one_after_the_other_gets_few(shards):
     assert sum(seen) / len(seen) <= 3
 
 
+def test_kinds_that_take_turns_do_not_hide_that_a_disk_is_crowded():
+    # A directory is examined, then its files are read: a judgement sees one kind alone.
+    pace = Pace(16, 64)
+    highest = []
+    for turn in range(400):
+        for _ in range(60):
+            pace.is_full()
+            waited = pace.threads * 0.0003
+            pace.took("examine" if turn % 2 else "read", 1, 1, waited * (1 + turn % 2))
+        highest.append(pace.threads)
+    assert max(highest[100:]) <= 4
+
+
 def test_a_server_that_becomes_slower_or_is_shared_is_followed():
     pace = Pace(8, 64)
     run(pace, server(0.001), 2000)

@@ -38,12 +38,14 @@ class _Kind:
     """Calls of a kind: those since the last judgement, and the shortest mean wait so far.
 
     `before_seconds`: the mean wait before the last halving, 0 where there was none.
+    `first_threads`: how many threads there were when it was first judged, 0 before.
     """
 
     operations: int = 0
     waited_seconds: float = 0.0
     shortest_seconds: float = 0.0
     before_seconds: float = 0.0
+    first_threads: int = 0
 
     @property
     def mean_seconds(self) -> float:
@@ -71,6 +73,7 @@ class Pace:
         self.threads = first
         self.highest = first
         self.bound = GIVEN if first == most else TREE
+        self._first = first
         self._most = most
         self._is_fixed = first == most
         self._kinds: dict[str, _Kind] = {}
@@ -106,14 +109,20 @@ class Pace:
     def _judge(self) -> None:
         crowding = self._crowding()
         if self._trial is not None:
-            self._end_trial(self._trial)
+            eased = self._against_before()
+            # Only calls of other kinds have ended since: wait for some that can be compared.
+            if eased is not None:
+                self._end_trial(self._trial, eased <= _EASED)
+        elif crowding is None:
+            # Only calls of a new kind, which say nothing yet.
+            return
         elif crowding >= _CROWD and self.threads > 1:
             self.bound = WAITS
             self._halve(_Trial(self.threads, goes_on=self._doubles))
             self._doubles = False
         elif not self._is_full:
             self.bound = TREE
-        elif crowding < _ROOM:
+        elif crowding < _ROOM and (not self._doubles or self._is_told_by_fewer()):
             step = self.threads if self._doubles else max(1, self.threads // 4)
             self.threads = min(self._most, self.threads + step)
             self.highest = max(self.highest, self.threads)
@@ -122,14 +131,17 @@ class Pace:
     def _halve(self, trial: _Trial) -> None:
         self._trial = trial
         for kind in self._kinds.values():
-            kind.before_seconds = kind.mean_seconds if kind.operations else 0.0
+            if kind.operations:
+                kind.before_seconds = kind.mean_seconds
+            elif not trial.helped:
+                kind.before_seconds = 0.0
         self.threads //= 2
         self._skips = True
 
-    def _end_trial(self, trial: _Trial) -> None:
+    def _end_trial(self, trial: _Trial, has_helped: bool) -> None:
         """Half as many threads were tried."""
         self._trial = None
-        if self._against_before() <= _EASED:
+        if has_helped:
             if trial.goes_on and self.threads > 1:
                 self._halve(replace(trial, helped=True))
         elif trial.helped:
@@ -140,28 +152,44 @@ class Pace:
             self.threads = trial.threads
             self._begin_anew()
 
-    def _crowding(self) -> float:
-        """How long calls waited, as a multiple of the shortest waits of their kinds."""
+    def _crowding(self) -> float | None:
+        """How long calls waited, as a multiple of the shortest waits of their kinds.
+
+        None where no call was of a kind that was seen before.
+        """
         waited = shortest = 0.0
         for kind in self._kinds.values():
             if not kind.operations:
                 continue
             mean = kind.mean_seconds
-            if not kind.shortest_seconds or mean < kind.shortest_seconds:
+            is_new = not kind.shortest_seconds
+            if is_new:
+                kind.first_threads = self.threads
+            if is_new or mean < kind.shortest_seconds:
                 kind.shortest_seconds = mean
-            waited += kind.operations * mean
-            shortest += kind.operations * kind.shortest_seconds
-        return waited / shortest if shortest else 1.0
+            if not is_new:
+                waited += kind.operations * mean
+                shortest += kind.operations * kind.shortest_seconds
+        return waited / shortest if shortest else None
 
-    def _against_before(self) -> float:
-        """How long calls waited, as a multiple of what they did before the last halving."""
+    def _is_told_by_fewer(self) -> bool:
+        """Whether a kind that ended was judged with fewer threads, too: doubling was right.
+
+        A kind that was first seen since would find any number good.
+        """
+        return self.threads == self._first or any(
+            one.operations and one.first_threads < self.threads for one in self._kinds.values()
+        )
+
+    def _against_before(self) -> float | None:
+        """How long calls waited, as a multiple of what they did before the last halving.
+
+        None where no call can be compared.
+        """
         compared = [one for one in self._kinds.values() if one.operations and one.before_seconds]
         before = sum(kind.operations * kind.before_seconds for kind in compared)
-        return (
-            sum(kind.operations * kind.mean_seconds for kind in compared) / before
-            if before
-            else 1.0
-        )
+        waited = sum(kind.operations * kind.mean_seconds for kind in compared)
+        return waited / before if before else None
 
     def _begin_anew(self) -> None:
         """The file system is slower than it was: compare with what it is now."""
