@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from strongroom.jobs.backup.shards.scan_pace import GIVEN, MOST, TREE, WAITS, Pace
+from strongroom.jobs.backup.shards.tally import ShardTally, tell_pace
 
 # Seconds that an operation waits with so many of them under way.
 Server = Callable[[int], float]
@@ -149,3 +150,15 @@ def test_a_number_that_was_given_stays():
     pace = Pace(9, 9)
     run(pace, server(0.001, 1000), 1000)
     assert (pace.threads, pace.highest, pace.bound) == (9, 9, GIVEN)
+
+
+def test_the_most_there_were_is_told_though_there_are_fewer_again():
+    # Calls that end together change the number several times before the shard tells it.
+    pace = Pace(8, 64)
+    run(pace, server(0.001), 600)
+    run(pace, server(0.001, 4000), 3000)
+    assert pace.threads < pace.highest == 64
+    tally = ShardTally(1)
+    tell_pace(tally.of_shard(0), pace)
+    assert tally.scan_threads(0) == pace.threads
+    assert tally.scan_choice().threads == 64

@@ -34,10 +34,10 @@ from strongroom.jobs.backup.shards.messages import (
     ScanDirectory,
     Scanned,
 )
-from strongroom.jobs.backup.shards.scan_pace import BOUNDS, GIVEN, QUICK, Pace
+from strongroom.jobs.backup.shards.scan_pace import GIVEN, QUICK, Pace
 from strongroom.jobs.backup.shards.scan_places import Places
 from strongroom.jobs.backup.shards.scan_threads import ALL_HERE, ScanPool, run_here
-from strongroom.jobs.backup.shards.tally import BOUND, HIGHEST, THREADS
+from strongroom.jobs.backup.shards.tally import tell_one_thread, tell_pace
 from strongroom.jobs.writing.block_assembly import BlockAssembler
 from strongroom.jobs.writing.stages import WAIT
 
@@ -97,7 +97,7 @@ class Shard:
         self._places = Places(scan_plan, self._pace)
         self._pool = ScanPool(self._pace)
         self._tally = tally
-        self._tell_threads(1, GIVEN if asked else QUICK)
+        tell_one_thread(tally, GIVEN if asked else QUICK)
         self._times = times
 
     def run(self) -> None:
@@ -135,7 +135,8 @@ class Shard:
             # Beside threads of ours a call waits for them, too.
             elif rest := run_here(steps, ALL_HERE if self._pool.running else place):
                 self._pool.begin(steps, *rest)
-            self._tell_pace()
+            if self._pool.running:
+                tell_pace(self._tally, self._pace)
         elif isinstance(task, ReadStreams):
             self._read_streams(task.task)
         else:
@@ -159,16 +160,7 @@ class Shard:
 
     def _go_on(self) -> None:
         self._pool.go_on()
-        self._tell_pace()
-
-    def _tell_pace(self) -> None:
-        if self._pool.running:
-            self._tell_threads(self._pace.threads, self._pace.bound)
-
-    def _tell_threads(self, threads: int, bound: str) -> None:
-        self._tally[THREADS] = threads
-        self._tally[HIGHEST] = max(self._tally[HIGHEST], threads)
-        self._tally[BOUND] = BOUNDS.index(bound)
+        tell_pace(self._tally, self._pace)
 
     def _claim(self, groups: list[ChunkGroup]) -> None:
         self._channel.send(Claim(groups))

@@ -9,7 +9,7 @@ what the shard spends its time on are those of writing.stages.
 from __future__ import annotations
 
 import mmap
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.jobs.backup.shards.scan_pace import BOUNDS
 from strongroom.jobs.writing.stages import (
@@ -32,11 +32,28 @@ _WORDS: Final = 16
 _WORD_BYTES: Final = 8
 
 
+if TYPE_CHECKING:
+    from strongroom.jobs.backup.shards.scan_pace import Pace
+
+
 class ScanChoice(NamedTuple):
     """Threads that a shard scanned with at most, and what kept it from more."""
 
     threads: int
     bound: str
+
+
+def tell_one_thread(words: memoryview, bound: str) -> None:
+    """A shard scans with its own thread, for now."""
+    words[THREADS] = words[HIGHEST] = 1
+    words[BOUND] = BOUNDS.index(bound)
+
+
+def tell_pace(words: memoryview, pace: Pace) -> None:
+    """A shard scans with the threads of `pace`, which may have changed often since it last told."""
+    words[THREADS] = pace.threads
+    words[HIGHEST] = pace.highest
+    words[BOUND] = BOUNDS.index(pace.bound)
 
 
 class ShardTally:
