@@ -221,6 +221,7 @@ class _Backup:
                 options.pack_size_bytes,
                 NullProgress(),
                 None if keeper is None else keeper.add,
+                None if parent is None else parent.reference_of,
             )
             coordinator = Coordinator(
                 shards.channels,
