@@ -18,9 +18,10 @@ few_ids = st.builds(
 batches = st.lists(st.lists(few_ids, min_size=1, max_size=40, unique=True), max_size=12)
 
 
-@pytest.fixture
-def small_runs(monkeypatch):
+@pytest.fixture(params=[16, 64, 100_000])
+def small_runs(monkeypatch, request):
     monkeypatch.setattr(id_table, "RECENT_LIMIT", 16)
+    monkeypatch.setattr(id_table, "FIRST_LIMIT", request.param)
 
 
 @given(batches=batches, wanted=st.lists(few_ids, max_size=30))
@@ -50,15 +51,16 @@ def test_of_equal_ids_added_at_once_the_first_is_found():
 
 
 @pytest.mark.parametrize("size", [16, 24, 32])
-def test_a_hundred_thousand_ids_in_many_batches(size):
+def test_more_ids_than_the_dictionary_takes_in_many_batches(size):
     random = np.random.default_rng(1)
-    ids = random.bytes(100_000 * size)
+    count = id_table.FIRST_LIMIT + 2 * id_table.RECENT_LIMIT + 100
+    ids = random.bytes(count * size)
     table = IdTable(size)
-    for start in range(0, 100_000, 512):
+    for start in range(0, count, 512):
         part = ids[start * size : (start + 512) * size]
         table.add(part, range(start, start + len(part) // size))
-    assert len(table) == 100_000
-    assert table.find(ids).tolist() == list(range(100_000))
+    assert len(table) == count
+    assert table.find(ids).tolist() == list(range(count))
     assert (table.find(random.bytes(5000 * size)) == -1).all()
 
 

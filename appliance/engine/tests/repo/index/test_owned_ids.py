@@ -44,7 +44,7 @@ def test_what_was_added_is_found_for_its_owner(first, later):
 
 def test_more_than_the_recent_ones_are_found_too():
     table = OwnedIds()
-    count = id_table.RECENT_LIMIT + 10
+    count = id_table.FIRST_LIMIT + 10
     joined = np.arange(count * 3, dtype=np.uint64).tobytes()
     table.add_recent(joined, 1, range(count))
     assert table.find(joined, 1).tolist() == list(range(count))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.snapshots import PageReference
-from strongroom.rows.rows import new_rows
+from strongroom.rows.rows import CHANGED, new_rows
 from strongroom.rows.views import path_key, views
 
 
@@ -141,3 +142,32 @@ def test_pages_that_do_not_fit_their_references_are_damage(snapshot):
     wrong = PageReference(first.first_directory, first.first_name, references[1].block_id, 5)
     with pytest.raises(DamageError, match="listed with"):
         Listing([wrong], chunks).page(0)
+
+
+def test_a_page_is_known_again_by_its_very_rows(listing, snapshot):
+    references, _ = snapshot
+    last = len(references) - 1
+    groups = list(listing.rows())
+    page = listing.page(last)
+    assert listing.reference_of(list(page)) == references[last]
+    # Rows that were not taken as they are may differ from those of the page in anything.
+    assert listing.reference_of([replace(page[0]), *page[1:]]) is None
+    assert listing.reference_of([replace(page[0], states={0: CHANGED}), *page[1:]]) is None
+    assert listing.reference_of(page[:-1]) is None
+    assert listing.reference_of(page[1:]) is None
+    # The cache has forgotten the first page.
+    assert listing.reference_of([groups[0]]) is None
+
+
+def test_rows_before_the_first_and_after_the_last_page_are_of_none(listing):
+    page = listing.page(0)
+    assert listing.reference_of([replace(page[0], directory=b"zz"), *page[1:]]) is None
+    assert listing.reference_of([replace(page[0], names=b"\x00"), *page[1:]]) is None
+
+
+def test_what_is_beside_rows_is_their_page(listing, snapshot):
+    references, _ = snapshot
+    page = listing.page(len(references) - 1)
+    assert listing.beside(page[0]) is page
+    assert listing.beside(page[-1]) is page
+    assert listing.beside(replace(page[0], directory=b"", names=b"")) == []

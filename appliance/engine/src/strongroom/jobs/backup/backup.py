@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.backup.options import BackupOptions
     from strongroom.jobs.backup.parent_cache import ListingKeeper
     from strongroom.jobs.backup.shards.examined import ExaminedEntry
-    from strongroom.jobs.backup.shards.tally import ScanChoice
+    from strongroom.jobs.backup.shards.shared_pace import ScanChoice
     from strongroom.jobs.writing.pack_lanes import OpenPack
     from strongroom.progress import Progress
     from strongroom.repo.leases import Lease
@@ -221,6 +221,7 @@ class _Backup:
                 options.pack_size_bytes,
                 NullProgress(),
                 None if keeper is None else keeper.add,
+                None if parent is None else parent.reference_of,
             )
             coordinator = Coordinator(
                 shards.channels,
@@ -231,6 +232,7 @@ class _Backup:
                 listing,
                 progress,
                 shards.tally,
+                shards.pace,
                 options.known_problems,
                 options.share_below,
                 shards.count,
@@ -248,7 +250,7 @@ class _Backup:
             try:
                 coordinator.run()
                 stage_seconds = shards.tally.stage_seconds()
-                scan = shards.tally.scan_choice()
+                scan = shards.pace.choice()
                 queue_blocks = shards.tally.longest_queue()
                 progress.message("committing")
                 if options.dry_run:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.backup.parent_listing import ParentListing
     from strongroom.jobs.backup.shards.examined import ExaminedEntry
     from strongroom.jobs.backup.shards.messages import FromShard, OfScan
+    from strongroom.jobs.backup.shards.shared_pace import SharedPace
     from strongroom.jobs.backup.shards.tally import ShardTally
     from strongroom.jobs.writing.deduplication import ChunkGroup, GroupAnswer
     from strongroom.jobs.writing.listing import ListingWriter
@@ -67,6 +68,8 @@ READ_WEIGHT: Final = 4
 # Longest interval between progress updates while shards read and send no messages, and shortest.
 _TELL_SECONDS: Final = 0.25
 _TELL_AGAIN_SECONDS: Final = 0.05
+# Longest interval between adjustments of the scan threads.
+_ADJUST_SECONDS: Final = 0.02
 
 
 @dataclass(slots=True)
@@ -116,6 +119,7 @@ class Coordinator:
         listing: ListingWriter,
         progress: Progress,
         tally: ShardTally,
+        pace: SharedPace,
         known_problems: tuple[Problem, ...] = (),
         share_below: tuple[str, ...] = (),
         count: CountAhead | None = None,
@@ -128,6 +132,7 @@ class Coordinator:
         self._listing = listing
         self._progress = progress
         self._tally = tally
+        self._pace = pace
         self._told_files = self._told_bytes = 0
         self._told_seconds = 0.0
         # Files whose rows are final, and how many of them the tally has counted as well.
@@ -170,7 +175,8 @@ class Coordinator:
         self._tell()
 
     def _turn(self, selector: selectors.BaseSelector) -> None:
-        for key, events in selector.select(_TELL_SECONDS):
+        is_adjusted = self._pace.is_adjusted
+        for key, events in selector.select(_ADJUST_SECONDS if is_adjusted else _TELL_SECONDS):
             shard = key.data
             if events & selectors.EVENT_READ:
                 try:
@@ -185,6 +191,8 @@ class Coordinator:
                     self._take(shard, message)
                 if shard.is_finished:
                     selector.unregister(shard.channel.socket)
+        if is_adjusted:
+            self._pace.adjust()
         self._emit()
         self._hand_out()
         self._send_posted(selector)
@@ -340,7 +348,7 @@ class Coordinator:
 
     def _hand_out(self) -> None:
         for shard in self._shards:
-            threads = self._tally.scan_threads(shard.number)
+            threads = self._pace.threads_of(shard.number)
             shard.room = max(SCANS_IN_FLIGHT, SCANS_A_THREAD * threads)
         while self._order.has_tasks:
             shard = min(self._shards, key=_load)

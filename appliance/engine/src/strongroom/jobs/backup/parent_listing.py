@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.listing.reader import Listing
+    from strongroom.repo.snapshots import PageReference
 
 _BLOCK_ID: Final = np.dtype((np.void, BLOCK_ID_SIZE))
 # Blocks of which it is remembered that they are in the repository; about 100 bytes each.
@@ -67,8 +68,8 @@ class ParentListing:
         self._warned: set[str] = set()
         self._listing = listing
         self._blocks = blocks
-        # Blocks that may be referred to, and whether they are offered. Neighbours share blocks.
-        self._known: dict[bytes, bool] = {}
+        # Whether blocks are offered; None: they may not be referred to. Neighbours share blocks.
+        self._known: dict[bytes, bool | None] = {}
         self._widest_rows = widest_rows
         self._signature = signature
         self.recent_limit_ns = start_ns - CLOCK_TICK_NS
@@ -107,6 +108,10 @@ class ParentListing:
             return self._damaged(error)
         return self._sound(pieces, offers)
 
+    def reference_of(self, page: list[Rows]) -> PageReference | None:
+        """The parent's page whose rows these are, as they came from here; None: not known."""
+        return self._listing.reference_of(page)
+
     def joined(self, pieces: list[Rows]) -> Rows:
         """Join the pieces."""
         return join_rows(pieces)
@@ -137,28 +142,32 @@ class ParentListing:
                 continue
             blocks = np.frombuffer(rows.part_blocks, _BLOCK_ID).tolist()
             distinct = set(blocks)
-            if not self._are_usable(distinct):
-                return []
             known = self._known
-            if offers or any(map(known.__getitem__, distinct)):
+            if not all(map(known.__contains__, distinct)):
+                self._learn(rows)
+            states = [known[block] for block in distinct]
+            if None in states:
+                return []
+            if offers or any(states):
                 offered = np.fromiter([known[block] for block in blocks], np.bool_, len(blocks))
                 sound.append(_to_be_read(rows, offered, offers))
             else:
                 sound.append(rows)
         return sound
 
-    def _are_usable(self, blocks: set[bytes]) -> bool:
-        """Whether all blocks may be referred to; then `_known` has them."""
+    def _learn(self, rows: Rows) -> None:
+        """Look up the blocks of all rows beside these: one search for a page, not for each row."""
         if len(self._known) > _KNOWN_LIMIT:
             self._known.clear()
-        new = list(blocks - self._known.keys())
-        if new:
-            found = self._blocks.usable_rows(b"".join(new))
-            if found.min() < 0:
-                return False
-            offered = self._blocks.index.are_offered(found).tolist()
-            self._known.update(zip(new, offered, strict=True))
-        return True
+        joined = b"".join([one.part_blocks for one in (rows, *self._listing.beside(rows))])
+        new = list(set(np.frombuffer(joined, _BLOCK_ID).tolist()) - self._known.keys())
+        found = self._blocks.usable_rows(b"".join(new))
+        self._known.update(dict.fromkeys(new))
+        usable = np.flatnonzero(found >= 0)
+        if len(usable):
+            offered = self._blocks.index.are_offered(found[usable]).tolist()
+            blocks = map(new.__getitem__, usable.tolist())
+            self._known.update(zip(blocks, offered, strict=True))
 
 
 def _to_be_read(rows: Rows, offered: NDArray[np.bool_], offers: bool) -> Rows:

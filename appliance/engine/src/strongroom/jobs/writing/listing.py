@@ -1,7 +1,8 @@
 """Writes the listing of a snapshot: rows in, pages out, in order, deduplicated and stored.
 
 A page is one chunk in a block of its own in a listing pack. A page that is stored already (an
-unchanged region of the parent's listing) costs one look-up.
+unchanged region of the parent's listing) costs one look-up; one whose rows are those of a page of
+the parent, untouched, is not even encoded.
 """
 
 from __future__ import annotations
@@ -38,9 +39,14 @@ class ListingWriter:
         pack_size_bytes: int,
         progress: Progress,
         keep: Callable[[bytes, bytes], None] | None = None,
+        reference_of: Callable[[list[Rows]], PageReference | None] | None = None,
     ) -> None:
-        """`keep(block id, page)` is called for every page, new or not."""
+        """`keep(block id, page)` is called for every page, new or not.
+
+        `reference_of(rows)`: the page of the parent that is known to have just these rows.
+        """
         self._keep = keep
+        self._reference_of = reference_of
         self._keys = key.client.own
         self._blocks = blocks
         self._written: set[bytes] = set()
@@ -79,13 +85,18 @@ class ListingWriter:
 
     def _store(self, page: list[Rows]) -> None:
         content_bytes = self._count(page)
+        if self._reference_of is not None and self._keep is None:
+            reference = self._reference_of(page)
+            if reference is not None and self._has(reference.block_id):
+                self.pages.append(reference)
+                return
         raw = encode_page(page)
         chunk = chunk_id(self._keys.chunk_key, raw)
         length = len(raw).to_bytes(4, "little")
         block = block_id(self._keys.block_key, ids_and_lengths(chunk, length))
         if self._keep is not None:
             self._keep(block, raw)
-        if block not in self._written and not self._blocks.has_blocks(block).all():
+        if block not in self._written and not self._has(block):
             self._written.add(block)
             codec, stored = self._compressor.compress(raw)
             if self._pack is None:
@@ -104,6 +115,9 @@ class ListingWriter:
                 content_bytes=content_bytes,
             )
         )
+
+    def _has(self, block: bytes) -> bool:
+        return bool(self._blocks.has_blocks(block).all())
 
     def _count(self, page: list[Rows]) -> int:
         """Add a page to the totals; the bytes of its files."""

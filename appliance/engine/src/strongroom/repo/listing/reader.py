@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from operator import is_
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
@@ -82,6 +83,24 @@ class Listing:
     def pages(self) -> Iterator[list[Rows]]:
         """All pages, in order."""
         return map(self.page, range(len(self._pages)))
+
+    def reference_of(self, groups: Sequence[Rows]) -> PageReference | None:
+        """The page that has just these rows, if it is in the cache: the same objects, all of them.
+
+        None says nothing: equal rows may well be on a page.
+        """
+        number = bisect_left(self._keys, _first_key(groups[0]))
+        with self._lock:
+            page = self._decoded.get(number)
+        if page is None or len(page.groups) != len(groups):
+            return None
+        return self._pages[number] if all(map(is_, page.groups, groups)) else None
+
+    def beside(self, rows: Rows) -> list[Rows]:
+        """Rows of the page that `rows` are of, if it is in the cache."""
+        with self._lock:
+            page = self._decoded.get(bisect_right(self._keys, _first_key(rows)) - 1)
+        return [] if page is None else page.groups
 
     def rows(self, path: bytes = b"") -> Iterator[Rows]:
         """All rows below the directory `path`, in order; a directory may come in several Rows.
@@ -168,8 +187,12 @@ class Listing:
             raise DamageError(f"{where}: {error}; run check") from error
         first = groups[0]
         if (
-            page_key(first.directory, first.names.partition(b"\0")[0]) != self._keys[number]
+            _first_key(first) != self._keys[number]
             or sum(rows.row_count for rows in groups) != reference.row_count
         ):
             raise DamageError(f"{where} does not hold the rows it is listed with; run check")
         return groups
+
+
+def _first_key(rows: Rows) -> tuple[bytes, bytes]:
+    return page_key(rows.directory, rows.names.partition(b"\0")[0])

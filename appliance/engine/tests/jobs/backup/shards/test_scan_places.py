@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from strongroom.jobs.backup.shards.scan_pace import Pace
 from strongroom.jobs.backup.shards.scan_places import Place, Places, ScanPlan
 from strongroom.jobs.backup.shards.scan_threads import Lot, ScanPool, Steps, run_here
+from strongroom.jobs.backup.shards.shared_pace import ShardPace, SharedPace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +20,12 @@ LOTS = 60
 CALLS = 5
 
 
+def pace_of(asked: int = 0) -> ShardPace:
+    return SharedPace(1, Pace(asked, asked) if asked else Pace()).of_shard(0)
+
+
 def unknown() -> Place:
-    return Place(Pace(), is_slow=False, is_settled=False)
+    return Place(pace_of(), is_slow=False, is_settled=False)
 
 
 def scanning(call: Callable[[int], Any], seen: list[Any]) -> Steps:
@@ -49,7 +54,7 @@ def test_a_file_system_that_makes_wait_gets_threads_in_the_midst_of_a_directory(
     assert rest is not None
     assert place.is_slow
     assert len(seen) + len(rest[1]) < LOTS * CALLS
-    pool = ScanPool(Pace())
+    pool = ScanPool(pace_of())
     pool.begin(steps, *rest)
     while pool.running:
         select.select([pool.descriptor], [], [])
@@ -115,7 +120,7 @@ def test_a_wide_directory_is_not_one_call_until_it_is_known_to_be_quick() -> Non
 
 
 def test_a_directory_belongs_to_the_innermost_mount() -> None:
-    places = Places(ScanPlan(0, {b"": False, b"home": True, b"home/local": False}), Pace())
+    places = Places(ScanPlan(0, {b"": False, b"home": True, b"home/local": False}), pace_of())
     for path, is_slow in (
         (b"", False), (b"homes", False), (b"home", True), (b"home/a/b", True),
         (b"home/local", False), (b"home/local/c", False), (b"etc/x", False),
@@ -125,7 +130,7 @@ def test_a_directory_belongs_to_the_innermost_mount() -> None:
 
 def test_a_number_that_was_asked_for_holds_everywhere() -> None:
     for asked, is_slow in ((1, False), (7, True)):
-        place = Places(ScanPlan(asked, {}), Pace(asked, asked)).of(b"home/a")
+        place = Places(ScanPlan(asked, {}), pace_of(asked)).of(b"home/a")
         assert place.is_slow is is_slow
         run_here(scanning(wait, []), place)
         assert place.is_slow is is_slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+from array import array
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from strongroom.jobs.backup.shards.scan_threads import (
     Steps,
     run_here,
 )
+from strongroom.jobs.backup.shards.shared_pace import EXAMINE, ShardPace, SharedPace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,7 @@ def drive(pool: ScanPool) -> None:
 
 
 def run_in_pool(*generators: Steps) -> None:
-    pool = ScanPool(Pace(4, 4))
+    pool = ScanPool(SharedPace(1, Pace(4, 4)).of_shard(0))
     for steps in generators:
         pool.begin(steps)
     drive(pool)
@@ -132,3 +134,30 @@ def test_lots_with_much_content_wait_for_room_and_others_pass_by() -> None:
 
     run_in_pool(reading(), reading(), reading(), looking())
     assert most == 1
+
+
+def test_only_calls_that_began_with_the_threads_there_are_count() -> None:
+    told: list[tuple[str, int, int]] = []
+
+    class Told(ShardPace):
+        since = 0
+
+        @property
+        def since_ns(self) -> int:
+            return self.since
+
+        def took(self, kind: str, calls: int, operations: int, waited_ns: int) -> None:
+            told.append((kind, calls, operations))
+
+    two_threads = memoryview(array("Q", [2, 0]))
+    pace = Told(memoryview(array("Q", bytes(128))), two_threads)
+    pool = ScanPool(pace)
+
+    def steps() -> Steps:
+        yield Lot([int] * 4, 0, EXAMINE, 16)
+        pace.since = 1 << 62
+        yield Lot([int] * 4, 0, EXAMINE, 16)
+
+    pool.begin(steps())
+    drive(pool)
+    assert told == [(EXAMINE, 4, 16)]

@@ -28,6 +28,7 @@ from strongroom.jobs.backup.shards.messages import (
     Sliced,
 )
 from strongroom.jobs.backup.shards.scan_threads import Lot
+from strongroom.jobs.backup.shards.shared_pace import ATTRIBUTES, EXAMINE, READ
 from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
 from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES
 from strongroom.rows.entry_counts import count_files
@@ -203,7 +204,7 @@ class DirectoryScan:
         path = wanted.path
         windows = place.windows(names)
         calls = [partial(_at, fd, stat_rows, window) for window in windows]
-        results = yield Lot(calls, 0, "examine", len(names))
+        results = yield Lot(calls, 0, EXAMINE, len(names))
         flat = array("q")
         kept: list[bytes] = []
         for window, (columns, failures) in zip(windows, results, strict=True):
@@ -281,7 +282,7 @@ class DirectoryScan:
         calls = [
             partial(_at, fd, self._attributes, work, modes, rows, has_xattrs) for rows in windows
         ]
-        results: list[_Attributes] = yield Lot(calls, 0, "attributes", len(work.changed_rows))
+        results: list[_Attributes] = yield Lot(calls, 0, ATTRIBUTES, len(work.changed_rows))
         for found in results:
             work.xattrs.update(found.xattrs)
             work.targets.update(found.targets)
@@ -389,7 +390,7 @@ class DirectoryScan:
                     window, window_bytes = [], 0
                 calls = [partial(_at, fd, self._reader.fetch, work, each) for each in windows]
                 results: list[list[tuple[int, Fetched | None]]] = yield Lot(
-                    calls, lot_bytes, "read", sum(map(len, windows))
+                    calls, lot_bytes, READ, sum(map(len, windows))
                 )
                 windows, lot_bytes = [], 0
                 for row_found, fetched in (item for result in results for item in result):

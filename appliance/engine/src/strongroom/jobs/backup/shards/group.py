@@ -18,9 +18,11 @@ from strongroom.jobs.backup.shards.messages import (
     decode_from_shard,
     decode_to_shard,
 )
+from strongroom.jobs.backup.shards.scan_pace import Pace
 from strongroom.jobs.backup.shards.scan_places import ScanPlan
 from strongroom.jobs.backup.shards.scan_threads import own_working_directory
 from strongroom.jobs.backup.shards.shard import Shard
+from strongroom.jobs.backup.shards.shared_pace import SharedPace
 from strongroom.jobs.backup.shards.tally import ShardTally
 from strongroom.jobs.workers.channel import CoordinatorChannel, channel_pair
 from strongroom.jobs.workers.fork import await_workers, fork_worker, stop_workers
@@ -83,7 +85,10 @@ class ShardGroup:
         self.count: CountAhead | None = None
         self._streams = source.streams()
         self._scan_plan = _scan_plan(options.tuning, paths)
-        self.tally = ShardTally(options.tuning.shard_count())
+        shard_count = options.tuning.shard_count()
+        self.tally = ShardTally(shard_count)
+        asked = self._scan_plan.asked
+        self.pace = SharedPace(shard_count, Pace(asked, asked) if asked else Pace())
         self._pids: list[int] = []
         self.channels: list[CoordinatorChannel[FromShard]] = []
 
@@ -146,6 +151,7 @@ class ShardGroup:
                 lane,
                 self._streams,
                 self._scan_plan,
+                self.pace.of_shard(number),
                 self.tally.of_shard(number),
                 times,
             ).run()

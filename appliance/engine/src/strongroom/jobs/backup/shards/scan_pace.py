@@ -1,8 +1,8 @@
-"""How many calls to a slow file system are worth having under way at once, in one shard.
+"""How many calls to a slow file system are worth having under way at once, in each shard.
 
 Calls that wait for a server wait side by side, so more of them are faster, up to where the server,
-a link or this process has as much as it can do: from there on each only waits longer. So the number
-doubles while calls wait about as long as ever, and later grows by a quarter; where they wait nearly
+a link or this machine has as much as it can do: from there on each only waits longer. So the number
+doubles while calls wait about as long as ever, or grows by a quarter; where they wait nearly
 twice as long it is halved, the first time on and on while that shortens the waits, for the number
 that it began with may have been too many. If halving it twice does not shorten the waits, it was
 not the crowd: the file system has become slower, and the number is what it was before. Calls of
@@ -16,11 +16,16 @@ from typing import Final
 
 from strongroom.knobs.table import MOST_SCAN_THREADS
 
-FIRST_THREADS: Final = 16
+FIRST_THREADS: Final = 4
 # A judgement takes so many calls of each thread.
 _CALLS_A_THREAD: Final = 2
-# Waits, as a multiple of the shortest ones, below which there is room for more, and from which on
-# there are too many; and the part of them at which a halving has helped.
+# What was begun before a change is not compared with what comes after it; for at most so long.
+_MOST_SETTLING_SECONDS: Final = 1.0
+# The mean of so many operations of a kind is compared.
+_OPERATIONS: Final = 12
+# Waits, as a multiple of the shortest ones, below which there is much room for more, or some, and
+# from which on there are too many; and the part of them at which a halving has helped.
+_MUCH_ROOM: Final = 1.2
 _ROOM: Final = 1.4
 _CROWD: Final = 1.8
 _EASED: Final = 0.75
@@ -35,7 +40,7 @@ QUICK, GIVEN, MOST, WAITS, TREE = BOUNDS = ("quick", "given", "most", "waits", "
 
 @dataclass(slots=True)
 class _Kind:
-    """Calls of a kind: those since the last judgement, and the shortest mean wait so far.
+    """Operations of a kind: those since the last judgement, and the shortest mean wait so far.
 
     `before_seconds`: the mean wait before the last halving, 0 where there was none.
     `first_threads`: how many threads there were when it was first judged, 0 before.
@@ -46,6 +51,10 @@ class _Kind:
     shortest_seconds: float = 0.0
     before_seconds: float = 0.0
     first_threads: int = 0
+
+    @property
+    def is_enough(self) -> bool:
+        return self.operations >= _OPERATIONS
 
     @property
     def mean_seconds(self) -> float:
@@ -72,39 +81,48 @@ class Pace:
     def __init__(self, first: int = FIRST_THREADS, most: int = MOST_SCAN_THREADS) -> None:
         self.threads = first
         self.highest = first
-        self.bound = GIVEN if first == most else TREE
+        self.is_fixed = first == most
+        self.bound = GIVEN if self.is_fixed else TREE
         self._first = first
         self._most = most
-        self._is_fixed = first == most
         self._kinds: dict[str, _Kind] = {}
-        self._calls = 0
+        self._calls = 0.0
+        self._waited_seconds = 0.0
         self._is_full = False
         self._doubles = True
-        self._skips = False
         self._trial: _Trial | None = None
 
     def is_full(self) -> None:
         """Calls wait for a thread: all are in use."""
         self._is_full = True
 
-    def took(self, kind: str, calls: int, operations: int, waited_seconds: float) -> None:
-        """So many calls have ended: with so many operations, which waited so long together."""
-        if self._is_fixed:
-            return
+    def took(self, kind: str, calls: float, operations: int, waited_seconds: float) -> None:
+        """So many calls of a shard have ended: with so many operations, which waited together.
+
+        Only calls that began when the number was what it is now.
+        """
         found = self._kinds.setdefault(kind, _Kind())
         found.operations += operations
         found.waited_seconds += waited_seconds
         self._calls += calls
-        if self._calls >= _CALLS_A_THREAD * self.threads:
-            if self._skips:
-                # These began before the last change.
-                self._skips = False
-            else:
-                self._judge()
-            for one in self._kinds.values():
+        self._waited_seconds += waited_seconds
+
+    def adjust(self) -> float | None:
+        """Judge what was told, if it is enough.
+
+        If the number changes: how many seconds calls go on to wait as they did before.
+        """
+        if self.is_fixed or self._calls < _CALLS_A_THREAD * self.threads:
+            return None
+        before = self.threads
+        settles = min(_MOST_SETTLING_SECONDS, self._waited_seconds / self._calls)
+        self._judge()
+        for one in self._kinds.values():
+            if one.is_enough or self.threads != before:
                 one.operations, one.waited_seconds = 0, 0.0
-            self._calls = 0
-            self._is_full = False
+        self._calls = self._waited_seconds = 0
+        self._is_full = False
+        return None if self.threads == before else settles
 
     def _judge(self) -> None:
         crowding = self._crowding()
@@ -123,7 +141,8 @@ class Pace:
         elif not self._is_full:
             self.bound = TREE
         elif crowding < _ROOM and (not self._doubles or self._is_told_by_fewer()):
-            step = self.threads if self._doubles else max(1, self.threads // 4)
+            doubles = self._doubles or crowding < _MUCH_ROOM
+            step = self.threads if doubles else max(1, self.threads // 4)
             self.threads = min(self._most, self.threads + step)
             self.highest = max(self.highest, self.threads)
             self.bound = MOST if self.threads == self._most else WAITS
@@ -131,12 +150,11 @@ class Pace:
     def _halve(self, trial: _Trial) -> None:
         self._trial = trial
         for kind in self._kinds.values():
-            if kind.operations:
+            if kind.is_enough:
                 kind.before_seconds = kind.mean_seconds
             elif not trial.helped:
                 kind.before_seconds = 0.0
         self.threads //= 2
-        self._skips = True
 
     def _end_trial(self, trial: _Trial, has_helped: bool) -> None:
         """Half as many threads were tried."""
@@ -159,7 +177,7 @@ class Pace:
         """
         waited = shortest = 0.0
         for kind in self._kinds.values():
-            if not kind.operations:
+            if not kind.is_enough:
                 continue
             mean = kind.mean_seconds
             is_new = not kind.shortest_seconds
@@ -178,7 +196,7 @@ class Pace:
         A kind that was first seen since would find any number good.
         """
         return self.threads == self._first or any(
-            one.operations and one.first_threads < self.threads for one in self._kinds.values()
+            one.is_enough and one.first_threads < self.threads for one in self._kinds.values()
         )
 
     def _against_before(self) -> float | None:
@@ -186,7 +204,7 @@ class Pace:
 
         None where no call can be compared.
         """
-        compared = [one for one in self._kinds.values() if one.operations and one.before_seconds]
+        compared = [one for one in self._kinds.values() if one.is_enough and one.before_seconds]
         before = sum(kind.operations * kind.before_seconds for kind in compared)
         waited = sum(kind.operations * kind.mean_seconds for kind in compared)
         return waited / before if before else None
@@ -194,5 +212,5 @@ class Pace:
     def _begin_anew(self) -> None:
         """The file system is slower than it was: compare with what it is now."""
         for kind in self._kinds.values():
-            if kind.operations:
+            if kind.is_enough:
                 kind.shortest_seconds = kind.mean_seconds

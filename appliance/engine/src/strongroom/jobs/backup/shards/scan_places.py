@@ -17,8 +17,8 @@ from strongroom.jobs.writing.waiting import Waiting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strongroom.jobs.backup.shards.scan_pace import Pace
     from strongroom.jobs.backup.shards.scan_threads import Lot
+    from strongroom.jobs.backup.shards.shared_pace import ShardPace
     from strongroom.jobs.writing.waiting import Spent
 
 # Names of one call: few where each waits, or may, so that threads share them.
@@ -43,7 +43,7 @@ _PAUSE_SECONDS: Final = 0.5
 class Place:
     """One file system, as one shard knows it. `is_slow`: scan it with the threads of `pace`."""
 
-    def __init__(self, pace: Pace, *, is_slow: bool, is_settled: bool) -> None:
+    def __init__(self, pace: ShardPace, *, is_slow: bool, is_settled: bool) -> None:
         """`is_settled`: it stays as it is, whatever its calls do."""
         self.is_slow = is_slow
         self._pace = pace
@@ -152,7 +152,7 @@ class ScanPlan(NamedTuple):
 class Places:
     """The file systems that a shard scans, by their mount points."""
 
-    def __init__(self, plan: ScanPlan, pace: Pace) -> None:
+    def __init__(self, plan: ScanPlan, pace: ShardPace) -> None:
         self._places = {
             point: Place(pace, is_slow=is_far, is_settled=is_far)
             for point, is_far in plan.mounts.items()

@@ -20,11 +20,13 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
+from strongroom.jobs.backup.shards.shared_pace import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from strongroom.jobs.backup.shards.scan_pace import Pace
+    from strongroom.jobs.backup.shards.shared_pace import ShardPace
 
 _CLONE_FS: Final = 0x200
 # File content that lots may hold at the same time; one lot is always allowed.
@@ -34,13 +36,13 @@ BYTES_IN_FLIGHT: Final = 16 << 20
 class Lot(NamedTuple):
     """One or more calls that may run concurrently.
 
-    size_bytes: the most content they may return. kind: what they do; operations: on how many
-    entries, all together.
+    size_bytes: the most content they may return. kind: what they do, one of `shared_pace.KINDS`
+    or OTHER; operations: on how many entries, all together.
     """
 
     calls: Sequence[Callable[[], Any]]
     size_bytes: int = 0
-    kind: str = "directory"
+    kind: str = OTHER
     operations: int = 1
 
 
@@ -88,9 +90,15 @@ def own_working_directory() -> bool:
 
 
 class _RunningSteps:
-    """A generator, and the lot it waits for; how long the calls of that waited."""
+    """A generator, and the lot it waits for.
 
-    __slots__ = ("error", "lot", "missing", "results", "steps", "taken", "waited_seconds")
+    `counted`: how many calls of the lot have ended that began after `since_ns`, and how long they
+    waited.
+    """
+
+    __slots__ = (
+        "counted", "error", "lot", "missing", "results", "since_ns", "steps", "taken", "waited_ns",
+    )  # fmt: skip
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
@@ -99,7 +107,15 @@ class _RunningSteps:
         self.taken = 0
         self.results: list[Any] = []
         self.error: BaseException | None = None
-        self.waited_seconds = 0.0
+        self.since_ns = self.counted = self.waited_ns = 0
+
+    def count(self, since_ns: int, begun_ns: int, waited_ns: int) -> None:
+        """A call has ended; what began before `since_ns` says nothing of the threads there are."""
+        if self.since_ns != since_ns:
+            self.since_ns, self.counted, self.waited_ns = since_ns, 0, 0
+        if begun_ns >= since_ns:
+            self.counted += 1
+            self.waited_ns += waited_ns
 
 
 class ScanPool:
@@ -112,7 +128,7 @@ class ScanPool:
     none is left, or until there are more threads awake than there should be.
     """
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: ShardPace) -> None:
         self.running = 0
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._pace = pace
@@ -138,6 +154,7 @@ class ScanPool:
         Raises what `steps` raises.
         """
         self.running += 1
+        self._pace.begin()
         run = _RunningSteps(steps)
         if lot is None:
             self._advance(run)
@@ -155,7 +172,9 @@ class ScanPool:
             run = self._done.get()
             lot = run.lot
             self._bytes -= lot.size_bytes
-            self._pace.took(lot.kind, len(lot.calls), lot.operations, run.waited_seconds)
+            if run.counted and run.since_ns == self._pace.since_ns:
+                operations = lot.operations * run.counted // len(lot.calls)
+                self._pace.took(lot.kind, run.counted, operations, run.waited_ns)
             self._limit = self._pace.threads
             self._advance(run)
             while self._waiting and self._fits(self._waiting[0].lot):
@@ -180,7 +199,7 @@ class ScanPool:
         run.taken = len(results)
         run.missing = len(run.lot.calls) - run.taken
         run.results = [*results, *[None] * run.missing]
-        run.waited_seconds = 0.0
+        run.counted = run.waited_ns = 0
         # Lots without content overtake those that wait for room.
         if run.lot.size_bytes and (self._waiting or not self._fits(run.lot)):
             self._waiting.append(run)
@@ -240,7 +259,8 @@ class ScanPool:
             run.error = error
         waited = clock.elapsed_seconds() - begun - (clock.thread_seconds() - computed)
         with self._lock:
-            run.waited_seconds += max(0.0, waited)
+            begun_ns, waited_ns = round(begun * SECOND_NS), round(max(0.0, waited) * SECOND_NS)
+            run.count(self._pace.since_ns, begun_ns, waited_ns)
             run.missing -= 1
             is_last = not run.missing
         if is_last:

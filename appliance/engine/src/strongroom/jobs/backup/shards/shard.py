@@ -34,10 +34,8 @@ from strongroom.jobs.backup.shards.messages import (
     ScanDirectory,
     Scanned,
 )
-from strongroom.jobs.backup.shards.scan_pace import GIVEN, QUICK, Pace
 from strongroom.jobs.backup.shards.scan_places import Places
 from strongroom.jobs.backup.shards.scan_threads import ALL_HERE, ScanPool, run_here
-from strongroom.jobs.backup.shards.tally import tell_one_thread, tell_pace
 from strongroom.jobs.writing.block_assembly import BlockAssembler
 from strongroom.jobs.writing.stages import WAIT
 
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.backup.shards.directory_scan import ScanRules
     from strongroom.jobs.backup.shards.messages import ShardTask, ToShard
     from strongroom.jobs.backup.shards.scan_places import ScanPlan
+    from strongroom.jobs.backup.shards.shared_pace import ShardPace
     from strongroom.jobs.workers.channel import WorkerChannel
     from strongroom.jobs.writing.deduplication import ChunkGroup, GroupAnswer
     from strongroom.jobs.writing.pack_lanes import BlockLane
@@ -75,6 +74,7 @@ class Shard:
         lane: BlockLane,
         streams: Iterator[Stream],
         scan_plan: ScanPlan,
+        pace: ShardPace,
         tally: memoryview,
         times: StageTimes,
     ) -> None:
@@ -92,12 +92,8 @@ class Shard:
         self._scan = DirectoryScan(
             rules, tuning, self._reader, self._post, self._parent_rows, self._deliver
         )
-        asked = scan_plan.asked
-        self._pace = Pace(asked, asked) if asked else Pace()
-        self._places = Places(scan_plan, self._pace)
-        self._pool = ScanPool(self._pace)
-        self._tally = tally
-        tell_one_thread(tally, GIVEN if asked else QUICK)
+        self._places = Places(scan_plan, pace)
+        self._pool = ScanPool(pace)
         self._times = times
 
     def run(self) -> None:
@@ -135,8 +131,6 @@ class Shard:
             # Beside threads of ours a call waits for them, too.
             elif rest := run_here(steps, ALL_HERE if self._pool.running else place):
                 self._pool.begin(steps, *rest)
-            if self._pool.running:
-                tell_pace(self._tally, self._pace)
         elif isinstance(task, ReadStreams):
             self._read_streams(task.task)
         else:
@@ -156,11 +150,7 @@ class Shard:
         ready = {descriptor for descriptor, _ in poll.poll()}
         if self._channel.fileno() in ready:
             self._receive()
-        self._go_on()
-
-    def _go_on(self) -> None:
         self._pool.go_on()
-        tell_pace(self._tally, self._pace)
 
     def _claim(self, groups: list[ChunkGroup]) -> None:
         self._channel.send(Claim(groups))

@@ -9,9 +9,8 @@ what the shard spends its time on are those of writing.stages.
 from __future__ import annotations
 
 import mmap
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
-from strongroom.jobs.backup.shards.scan_pace import BOUNDS
 from strongroom.jobs.writing.stages import (
     STAGE_WORDS,
     STAGES,
@@ -23,37 +22,9 @@ from strongroom.jobs.writing.stages import (
 FILES: Final = 0
 BYTES: Final = 1
 _STAGES: Final = 2
-# The scan threads now, and at most; the place of what bounds them in `scan_pace.BOUNDS`.
-THREADS: Final = _STAGES + STAGE_WORDS
-HIGHEST: Final = THREADS + 1
-BOUND: Final = THREADS + 2
 # Two cache lines for each shard, to avoid false sharing.
 _WORDS: Final = 16
 _WORD_BYTES: Final = 8
-
-
-if TYPE_CHECKING:
-    from strongroom.jobs.backup.shards.scan_pace import Pace
-
-
-class ScanChoice(NamedTuple):
-    """Threads that a shard scanned with at most, and what kept it from more."""
-
-    threads: int
-    bound: str
-
-
-def tell_one_thread(words: memoryview, bound: str) -> None:
-    """A shard scans with its own thread, for now."""
-    words[THREADS] = words[HIGHEST] = 1
-    words[BOUND] = BOUNDS.index(bound)
-
-
-def tell_pace(words: memoryview, pace: Pace) -> None:
-    """A shard scans with the threads of `pace`, which may have changed often since it last told."""
-    words[THREADS] = pace.threads
-    words[HIGHEST] = pace.highest
-    words[BOUND] = BOUNDS.index(pace.bound)
 
 
 class ShardTally:
@@ -85,16 +56,6 @@ class ShardTally:
     def longest_queue(self) -> int:
         """How many blocks could wait to be stored in a shard, 0 where shards store themselves."""
         return max(longest_queue_of(self.stages_of_shard(one)) for one in range(self._shard_count))
-
-    def scan_threads(self, number: int) -> int:
-        """The scan threads of a shard, 0 before it has begun."""
-        return self._words[number * _WORDS + THREADS]
-
-    def scan_choice(self) -> ScanChoice:
-        """What the shards chose, that of the one with the most threads."""
-        words = self._words
-        highest, bound = max(zip(words[HIGHEST::_WORDS], words[BOUND::_WORDS], strict=True))
-        return ScanChoice(max(1, highest), BOUNDS[bound])
 
     def read_files(self) -> int:
         """Files whose content was read, apart from those that several shards read parts of."""
