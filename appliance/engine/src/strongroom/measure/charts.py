@@ -18,6 +18,7 @@ _LETTER_WIDTH: Final = 7
 _LABEL_LETTERS: Final = 64
 _LEAST_BAR_ROOM: Final = 300
 _VALUE_WIDTH: Final = 110
+_LEGEND_ROW: Final = 20
 _NAMESPACE: Final = "http://www.w3.org/2000/svg"
 _STANDALONE_STYLE: Final = (
     "svg{background:#fff;font:12px system-ui,sans-serif}text{fill:#0f172a}.grid{stroke:#e2e8f0}"
@@ -75,11 +76,8 @@ def line_chart(
             f"<title>{escape(f'{one.name}, {x:g}: {y_text(y)}')}</title></circle>"
             for x, y in one.points
         ]
-    legend = "".join(
-        f'<span class="key s{number}">{escape(one.name)}</span>'
-        for number, one in enumerate(series)
-    )
-    return _figure(title, WIDTH, HEIGHT, drawn, legend)
+    legend, rows = _legend([one.name for one in series])
+    return _figure(title, WIDTH, HEIGHT + rows * _LEGEND_ROW, drawn + legend)
 
 
 def bar_chart(title: str, bars: Sequence[tuple[str, float]], text: Callable[[float], str]) -> str:
@@ -99,7 +97,7 @@ def bar_chart(title: str, bars: Sequence[tuple[str, float]], text: Callable[[flo
         )
         drawn.append(_text(left + width + 8, y + 16, text(value), "start"))
     height = max(1, len(bars)) * (_BAR_HEIGHT + 8)
-    return _figure(title, left + room + _VALUE_WIDTH, height, drawn, "")
+    return _figure(title, left + room + _VALUE_WIDTH, height, drawn)
 
 
 def standalone(figure: str) -> str:
@@ -110,9 +108,26 @@ def standalone(figure: str) -> str:
     return f"{chart[:place]}<style>{_STANDALONE_STYLE}</style>{chart[place:]}\n"
 
 
-def _figure(title: str, width: int, height: int, drawn: list[str], legend: str) -> str:
+def _legend(names: Sequence[str]) -> tuple[list[str], int]:
+    """A swatch and a name for each line, below the chart, and how many rows they take."""
+    drawn = []
+    x, row = _LEFT, 0
+    for number, name in enumerate(map(_shortened, names)):
+        width = _LETTER_WIDTH * len(name) + 36
+        if x > _LEFT and x + width > WIDTH:
+            x, row = _LEFT, row + 1
+        y = HEIGHT + row * _LEGEND_ROW + 12
+        drawn.append(
+            f'<rect class="dot s{number}" x="{x}" y="{y - 9}" width="10" height="10" rx="2"/>'
+        )
+        drawn.append(_text(x + 16, y, name, "start"))
+        x += width
+    return drawn, row + 1
+
+
+def _figure(title: str, width: int, height: int, drawn: list[str]) -> str:
     return (
-        f"<figure><figcaption>{escape(title)}</figcaption>{legend and f'<p>{legend}</p>'}"
+        f"<figure><figcaption>{escape(title)}</figcaption>"
         f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">'
         + "".join(drawn)
         + "</svg></figure>"

@@ -30,11 +30,8 @@ figure{margin:1.5rem 0}figcaption{font-weight:600}svg{width:100%;height:auto;fon
 text{fill:var(--ink)}.grid{stroke:var(--line)}.bar{fill:var(--a)}.line{fill:none;stroke-width:2}
 .line.s0{stroke:var(--a)}.line.s1{stroke:var(--b)}.line.s2{stroke:var(--c)}.line.s3{stroke:var(--d)}
 .dot.s0{fill:var(--a)}.dot.s1{fill:var(--b)}.dot.s2{fill:var(--c)}.dot.s3{fill:var(--d)}
-.key{margin-right:1.2rem}.key::before{content:"";display:inline-block;width:.8em;height:.8em;
-margin-right:.4em;border-radius:2px}.key.s0::before{background:var(--a)}.key.s1::before{background:var(--b)}
-.key.s2::before{background:var(--c)}.key.s3::before{background:var(--d)}
-caption{text-align:left;font-weight:600}.line.s4{stroke:#3b82f6}.dot.s4{fill:#3b82f6}.key.s4::before{background:#3b82f6}
-.line.s5{stroke:#65a30d}.dot.s5{fill:#65a30d}.key.s5::before{background:#65a30d}
+caption{text-align:left;font-weight:600}.line.s4{stroke:#3b82f6}.dot.s4{fill:#3b82f6}
+.line.s5{stroke:#65a30d}.dot.s5{fill:#65a30d}
 .note{color:var(--dim)}
 """
 

@@ -32,8 +32,20 @@ def test_rounds_are_compared_with_the_reference_of_their_group():
 def test_the_chart_and_the_pages_hold_what_was_measured():
     root = ET.fromstring(svg(RESULT))
     assert len(root.findall(".//{*}circle")) == 2
+    assert "far, first" in [one.text for one in root.findall(".//{*}text")]
     assert "| far, first | queue 8 | 1.00 s | 1.00, 1.00, 2.00 |" in markdown(RESULT)
     assert "queue &lt;32&gt;" in suite_page(RESULT)
+
+
+def test_every_line_of_a_chart_is_named_within_the_picture():
+    names = [f"a condition with a long name, number {number}" for number in range(6)]
+    rows = [Row(name, "defaults", (1.0,), 0, place) for name in names for place in (1, 2)]
+    root = ET.fromstring(svg(msgspec.structs.replace(RESULT, rows=tuple(rows))))
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    named = {one.text: one for one in root.findall(".//{*}text")}
+    for name in names:
+        assert float(named[name].attrib["y"]) < height
+        assert float(named[name].attrib["x"]) < width / 2
 
 
 @pytest.mark.parametrize(("load", "is_told"), [(0.5, False), (3.0, True)])
