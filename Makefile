@@ -117,8 +117,9 @@ image: setup-ansible  ## build the appliance's image [FORMATS="qcow2 raw vmdk vh
 iso: setup-ansible  ## make the ISO (live, installer) of the image in build/image/results; builds that first if there is none
 	packer/build_iso.sh
 
-test-image: setup setup-ansible  ## start the image in virtual machines and look at it from inside and outside [ARGUMENTS="-k words"]
-	$(BIN)/python -m pytest -q -p no:cacheprovider appliance/tests $(ARGUMENTS)
+test-image: setup setup-ansible  ## start the image in virtual machines and look at it from inside and outside [PROCESSES=2] [ARGUMENTS="-k words"]
+	$(BIN)/python -m pytest -q -n $(PROCESSES) --no-loadscope-reorder -p no:cacheprovider \
+	    --durations 12 appliance/tests $(ARGUMENTS)
 
 test-ansible: setup setup-ansible  ## run the tests of roles and plugins that need no host
 	$(FLEET) python -m pytest -q -n $(PROCESSES) --dist loadfile --import-mode=importlib -p no:cacheprovider \

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from life import Life
 from machine import PROJECT, QEMU_IMG, Machine
+from xdist.scheduler import LoadScopeScheduling
 
 MIB = 1 << 20
 # Where the boot partition and root a begin, see packer/base/make_disk.py.
@@ -34,15 +35,56 @@ def in_tools(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([PROJECT / "packer/in_tools.sh", *command], check=True, capture_output=True, text=True)
 
 
+# Files of tests that share a machine, or a copy of the image's files, run one after the other; the others beside them.
+# Those that take longest begin.
+TOGETHER = (
+    ("test_fleet",),
+    ("test_life", "test_openscap", "test_hardening"),
+    ("test_iso",),
+    ("test_content", "test_state", "test_boot"),
+    ("test_tpm",),
+    ("test_formats",),
+)
+
+
+def place_of(nodeid: str) -> tuple[int, int]:
+    """The group of a test, and its file's place in there."""
+    file = nodeid.split("::")[0].rpartition("/")[2].removesuffix(".py")
+    found = ((group, names.index(file)) for group, names in enumerate(TOGETHER) if file in names)
+    return next(found, (len(TOGETHER), 0))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests into this order."""
+    items.sort(key=lambda item: place_of(item.nodeid))
+
+
+class ByGroup(LoadScopeScheduling):
+    """Whoever has nothing to do takes the next group."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return str(place_of(nodeid)[0])
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Run groups beside each other (`-n 2`)."""
+    return ByGroup(config, log)
+
+
 @pytest.fixture
-def tell(capsys):
-    """Print a figure, also of a test that passes."""
+def tell(request):
+    """Have a figure printed at the end, also of a test that passes."""
+    return lambda text: request.node.user_properties.append(("figure", text))
 
-    def tell(text: str) -> None:
-        with capsys.disabled():
-            print(f"\n{text}")
 
-    return tell
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Print the figures."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    for report in reports:
+        if getattr(report, "when", "") == "call":
+            for name, text in report.user_properties:
+                if name == "figure":
+                    terminalreporter.write_line(text)
 
 
 @pytest.fixture(scope="session")
@@ -143,6 +185,4 @@ def new_machine(image, accelerator, tmp_path_factory):
 @pytest.fixture(scope="session")
 def life(new_machine, key):
     """The one appliance that is set up."""
-    found = Life(new_machine(data_gib=4), key)
-    yield found
-    found.end()
+    return Life(new_machine(data_gib=4), key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import re
 import sys
 from pathlib import Path
 
@@ -50,17 +50,12 @@ class Life:
         self.public = key.with_suffix(".pub").read_text().strip()
         answers = ANSWERS.format(card=machine.card, key=self.public, outside=OUTSIDE, inside=INSIDE)
         given = {"strongroom.answers": answers, "systemd.unit-dropin.strongroom-trial.service": JUDGEMENT}
-        self.clock = subprocess.Popen([*machine.outside(), sys.executable, HERE / "time_server.py", OUTSIDE])
+        machine.run_outside(sys.executable, HERE / "time_server.py", OUTSIDE)
         machine.start_by_firmware("bios", key=self.public, given=given)
         machine.wait_for_console("this machine is set up|strongroom-firstboot.*error")
         self.restarted()
         self.does("echo mine > /etc/kept; echo mine > /var/lib/kept; sync")
         self.before = self.kept()
-
-    def end(self) -> None:
-        """Whatever runs outside."""
-        self.clock.kill()
-        self.clock.wait()
 
     def does(self, command: str, *, code: int = 0) -> str:
         """What root's command prints."""
@@ -81,7 +76,9 @@ class Life:
 
     def kept(self) -> dict[str, str]:
         """What must be the same after everything."""
-        return {name: self.does(command) for name, command in KEPT.items()}
+        said = self.does("set -e; " + "; ".join(f"echo '=== {name}'; {command}" for name, command in KEPT.items()))
+        parts = re.split(r"^=== (.*)$", said, flags=re.MULTILINE)
+        return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
     def slots(self) -> dict[str, object]:
         """What `strongroom-installer slots` says."""

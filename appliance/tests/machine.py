@@ -67,6 +67,7 @@ class Machine:
         self.starts = 0
         self.process: subprocess.Popen[bytes] | None = None
         self._tpm: subprocess.Popen[bytes] | None = None
+        self._beside: list[subprocess.Popen[bytes]] = []
         folder.mkdir(parents=True)
         self.disk = folder / "disk.qcow2"
         below = ["-f", "qcow2", *(("-F", "qcow2", "-b", str(image)) if image else ())]
@@ -91,8 +92,11 @@ class Machine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it and remove what it had."""
+        """End it and what runs beside it, and remove what it had."""
         self.kill()
+        for process in self._beside:
+            process.kill()
+            process.wait()
         subprocess.run(["ip", "netns", "del", self.network], check=False)
         self.disk.unlink(missing_ok=True)
         if self.data:
@@ -223,6 +227,10 @@ class Machine:
     def outside(self) -> list[str]:
         """The words that run a command outside, in the network that the machine is in."""
         return ["nsenter", f"--net=/run/netns/{self.network}"]
+
+    def run_outside(self, *command: str | Path) -> None:
+        """Run a command outside for as long as there is this machine."""
+        self._beside.append(subprocess.Popen([*self.outside(), *command], stdin=subprocess.DEVNULL))
 
     def ssh_words(self, key: Path, user: str = "root") -> list[str | Path]:
         """The words that log a user in from outside; those of a command follow."""

@@ -44,7 +44,6 @@ def fleet(new_machine, key, tmp_path_factory):
     made = Fleet(life, tmp_path_factory.mktemp("fleet"))
     yield made
     made.end()
-    life.end()
     life.machine.kill()
 
 

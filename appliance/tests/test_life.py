@@ -9,6 +9,7 @@ import json
 import subprocess
 
 BROKEN_DIRECTOR = "[Service]\nType=notify\nExecStart=/bin/false\n[Install]\nWantedBy=multi-user.target\n"
+MB = 1_000_000
 UNITS = "/usr/lib/systemd/system"
 
 
@@ -49,6 +50,25 @@ def test_after_a_restart_everything_is_there(life):
     assert life.settled()["states"] == {"a": "good", "b": "0"}
     assert life.kept() == life.before
     life.is_at_work()
+
+
+def test_idle_it_needs_less_than_400_mb(life, tell):
+    """All that is less available with nothing to do; and who has most, each page of memory counted once."""
+    said = life.does("cat /proc/meminfo; systemd-analyze time | head -n 1")
+    memory = {line.split(":")[0]: int(line.split()[1]) << 10 for line in said.splitlines() if line.endswith(" kB")}
+    used = memory["MemTotal"] - memory["MemAvailable"]
+    read = (
+        "for p in /proc/[0-9]*; do echo $(awk '/^Pss:/ {print $2}' $p/smaps_rollup) $(tr '\\0' ' ' < $p/cmdline); done"
+    )
+    sizes = [line.split(maxsplit=1) for line in life.does(f"({read}) 2> /dev/null; true").splitlines()]
+    processes = sorted(((int(size), name) for size, name in sizes if size.isdigit()), reverse=True)
+    all_of_them = sum(size for size, _ in processes) * 1024
+    tell(f"idle it needs {used / MB:.0f} MB; processes {all_of_them / MB:.0f} MB, of these:")
+    tell("\n".join(f"  {size * 1024 / MB:5.1f} MB {name[:90]}" for size, name in processes[:14]))
+    kernel = ("Slab", "SUnreclaim", "KernelStack", "PageTables", "Percpu", "Shmem", "VmallocUsed")
+    tell("kernel: " + ", ".join(f"{name} {memory[name] / MB:.0f} MB" for name in kernel))
+    tell(f"after a restart: {said.splitlines()[-1]}")
+    assert used < 400 * MB
 
 
 def test_an_update_that_was_changed_is_refused(life, new_update, tmp_path):

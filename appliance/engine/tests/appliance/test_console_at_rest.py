@@ -5,23 +5,32 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from kit.console_on_terminal import ConsoleOnTerminal
+from kit.private_machine import SCRIPTS
 from strongroom.appliance.console.status import authority_fingerprint
 from strongroom.net.identities.authority import Authority
 
-AT_REST = """
-import sys
-from strongroom.appliance.console import menu
-from strongroom.appliance.console.status import status_lines
-status_lines()
-large = {"cryptography", "pyparsing", "yaml", "zstandard", "blake3", "strongroom.repo"}
-print(*sorted(large & set(sys.modules)))
-"""
+LARGE = {
+    "cryptography",
+    "pyparsing",
+    "yaml",
+    "zstandard",
+    "blake3",
+    "httpx",
+    "rich",
+    "strongroom.repo",
+}
 IN_THE_MENU = """
 from strongroom.appliance.console import menu
 for key, text, place in menu._ACTIONS:
     assert callable(menu._action(place)), text
 print(len(menu._ACTIONS))
 """
+
+
+def imported(said):
+    """What Python has told of its imports so far."""
+    return {line.rpartition("|")[2].strip() for line in said.read_text().splitlines()}
 
 
 def said_by(program):
@@ -44,8 +53,21 @@ def test_without_an_authority_or_with_a_damaged_one_there_is_none(tmp_path):
     assert authority_fingerprint(str(tmp_path)) == ""
 
 
-def test_a_console_that_nobody_uses_holds_none_of_the_large_libraries():
-    assert said_by(AT_REST) == ""
+def test_a_console_that_nobody_uses_holds_none_of_the_large_libraries(machine):
+    said = machine.path("/var/tmp/said")
+    begin = "PYTHONPROFILEIMPORTTIME=1 exec setsid --ctty --wait $1 --login 2> /var/tmp/said"
+    words = ["sh", "-c", begin, "sh", str(SCRIPTS / "strongroom-console")]
+    with ConsoleOnTerminal(machine.command(*words)) as console:
+        console.wait_for("Strongroom", "NOT SET UP", "Enter opens the menu")
+        at_rest = imported(said)
+        console.press("enter")
+        console.wait_for("Power off")
+        console.press("8")
+        console.wait_for("Enter goes back")
+        in_the_menu = imported(said)
+    assert "strongroom.appliance.console.status" in at_rest
+    assert sorted(LARGE & at_rest) == []
+    assert in_the_menu >= LARGE - {"zstandard"}
 
 
 def test_each_line_of_the_menu_has_its_function():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import tarfile
 
 import pytest
@@ -247,3 +248,15 @@ def test_answers_without_updates_end_them(roots):
     answers_for(roots, ", security: no")
     done = roots.installer("update", "--scheduled", exit_code=40)
     assert "no source of updates is set" in done.stderr
+
+
+def test_a_service_without_a_home_asks_the_director_of_its_user(machine):
+    """The judgement and the daily update, to which systemd gives no HOME."""
+    machine.write("/root/.config/strongroom/console.toml", "director = 'https://127.0.0.1:9'\n")
+    ask = (
+        "import sys; from strongroom.appliance.machine import run_for_code; "
+        "print(run_for_code([sys.executable, '-m', 'strongroom', 'status'])[1])"
+    )
+    said = machine.run("env", "-u", "HOME", "-u", "XDG_CONFIG_HOME", sys.executable, "-c", ask)
+    assert "https://127.0.0.1:9" in said.stdout
+    assert "no director was named" not in said.stdout

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -103,7 +104,12 @@ def run(words: Sequence[str], given: bytes = b"", codes: Sequence[int] = (0,)) -
 
 
 def run_for_code(words: Sequence[str], given: bytes = b"") -> tuple[int, str]:
-    """The exit code and what was printed: standard output, or standard error after a failure."""
+    """The exit code and what was printed: standard output, or standard error after a failure.
+
+    The program has a home in any case: systemd gives none to services of root, and `strongroom`
+    looks there for its director.
+    """
+    home = os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
     try:
         done = subprocess.run(
             words,
@@ -111,7 +117,7 @@ def run_for_code(words: Sequence[str], given: bytes = b"") -> tuple[int, str]:
             capture_output=True,
             timeout=_PATIENCE_SECONDS,
             check=False,
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            env={**os.environ, "LC_ALL": "C.UTF-8", "HOME": home},
         )
     except FileNotFoundError as error:
         raise OperatingSystemError(

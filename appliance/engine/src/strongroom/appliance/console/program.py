@@ -36,10 +36,8 @@ def main() -> int:
 
 
 def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.appliance.console.installation import show_installation
     from strongroom.appliance.console.menu import show_for_ever, show_menu
     from strongroom.appliance.console.screen import Screen
-    from strongroom.appliance.installing import IMAGE
 
     if os.geteuid() != 0:
         raise UsageError("only root can set a machine up: use sudo")
@@ -49,6 +47,10 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     os.environ.setdefault("ESCDELAY", str(_ESCAPE_MILLISECONDS))
     try:
         if arguments.install or (arguments.login and _installs()):
+            # It brings libraries that the page at rest does not hold.
+            from strongroom.appliance.console.installation import show_installation
+            from strongroom.appliance.installing import IMAGE
+
             image = arguments.install or IMAGE
             curses.wrapper(lambda window: show_installation(Screen(window), image))
         elif arguments.login:

@@ -110,14 +110,15 @@ def authority_fingerprint(folder: str = "/var/lib/strongroom/ca") -> str:
 
 
 def _services() -> list[str]:
-    lines = []
-    for unit in _UNITS:
-        try:
-            said = run_for_code(["systemctl", "is-active", f"{unit}.service"])[1].strip()
-        except OperatingSystemError:
-            said = "unknown"
-        lines.append(f"{unit:<20}{printable(said.splitlines()[0] if said else 'unknown')}")
-    return lines
+    """One line each, in one question: the page is made anew every few seconds."""
+    try:
+        said = run_for_code(["systemctl", "is-active", *(f"{unit}.service" for unit in _UNITS)])[1]
+    except OperatingSystemError:
+        said = ""
+    states = said.split()
+    if len(states) != len(_UNITS):
+        states = ["unknown"] * len(_UNITS)
+    return [f"{unit:<20}{printable(state)}" for unit, state in zip(_UNITS, states, strict=True)]
 
 
 def _disk_line() -> str:

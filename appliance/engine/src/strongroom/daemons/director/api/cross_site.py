@@ -12,7 +12,7 @@ dial the director by any name, since they check its role and name instead.
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
@@ -127,7 +127,21 @@ OWN_REQUESTS_ONLY: Final = Depends(_require_own)
 
 
 def describe(api: FastAPI) -> None:
-    """Add the header to the OpenAPI description of every request that needs it."""
+    """Add the header to the OpenAPI description of every request that needs it.
+
+    The description is made when somebody asks for it: it takes megabytes, and most never do.
+    """
+    make = api.openapi
+
+    def described() -> dict[str, Any]:
+        if api.openapi_schema is None:
+            _add_header(make()["paths"])
+        return make()
+
+    api.openapi = described  # type: ignore[method-assign]  # as FastAPI's documentation says
+
+
+def _add_header(paths: dict[str, Any]) -> None:
     parameter = {
         "name": OWN_HEADER,
         "in": "header",
@@ -135,7 +149,7 @@ def describe(api: FastAPI) -> None:
         "description": "Any text, such as 1. It shows that no web page makes this request.",
         "schema": {"type": "string", "pattern": "^[!-~]+$"},
     }
-    for path, operations in api.openapi()["paths"].items():
+    for path, operations in paths.items():
         for method, operation in operations.items():
             if needs_own_header(method, path):
                 operation.setdefault("parameters", []).append(parameter)
