@@ -9,6 +9,7 @@ import pytest
 
 from strongroom.errors import UsageError
 from strongroom.measure.suites.bacula_latency import NINE, WAYS, measure_latency, measure_nfs
+from strongroom.measure.suites.peers import installed_peers
 
 
 @pytest.mark.skipif(
@@ -18,13 +19,18 @@ def test_each_way_backs_up_all_files_twice(tmp_path):
     told = []
     data, rows = measure_latency(tmp_path, 0.005, 1, told.append, (0.1,))
     assert data == "25 files of 1 KiB in 45 directories"
-    assert [row.condition for row in rows] == [way.name for way in WAYS] * 2
+    peers = installed_peers()
+    ours = [way.name for way in WAYS]
+    assert [row.condition for row in rows] == [
+        *ours, *(peer.name for peer in peers),
+        *ours, *(peer.name for peer in peers if peer.is_incremental),
+    ]  # fmt: skip
     assert {row.group for row in rows} == {"0.1 ms, first", "0.1 ms, unchanged"}
     assert rows[0].condition == NINE
     assert all(row.seconds[0] > 0 for row in rows)
     assert len(told) == len(rows)
-    # Only the tree is left, for the caller to remove; nothing is mounted.
-    assert sorted(os.listdir(tmp_path)) == ["tree"]
+    # Only the tree is left, and what a peer makes at home.
+    assert set(os.listdir(tmp_path)) - {"home"} == {"tree"}
 
 
 @pytest.mark.skipif(os.path.exists("/proc/fs/nfsd/threads"), reason="an NFS server runs here")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.errors import UsageError
+from strongroom.measure.suites.peers import installed_peers
 from strongroom.measure.suites.result import Row, Taken, Way, in_turns
 from strongroom.measure.testbed.command import CommandError, MemorySampler, measure
 from strongroom.measure.testbed.daemons import plain_environment
@@ -24,9 +25,11 @@ from strongroom.measure.testbed.local import local_backup, make_local
 from strongroom.measure.testbed.nfs_files import nfs_mount, require_nfs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+    from strongroom.measure.suites.peers import Peer
 
 DELAYS: Final = (0.2, 1.0, 5.0)
 FILES: Final = 5000
@@ -92,9 +95,11 @@ def _measured(
     tree = folder / "tree"
     _make_tree(tree, files)
     rows: list[Row] = []
+    peers = {peer.name: peer for peer in installed_peers()}
+    ways = [*WAYS, *map(Way, peers)]
     for delay in delays:
-        bench = _Bench(folder, tree, delay, files, tell, mount)
-        rows += in_turns(f"{delay:g} ms", WAYS, rounds, bench.run)
+        bench = _Bench(folder, tree, delay, files, tell, mount, peers)
+        rows += in_turns(f"{delay:g} ms", ways, rounds, bench.run)
     return f"{files:,} files of 1 KiB in {DIRECTORIES} directories", rows
 
 
@@ -107,7 +112,9 @@ class _Bench:
         files: int,
         tell: Callable[[str], None],
         mount: Callable[[Path, Path, float], AbstractContextManager[None]],
+        peers: Mapping[str, Peer],
     ) -> None:
+        self._peers = peers
         self._folder = folder
         self._tree = tree
         self._delay = delay
@@ -119,26 +126,37 @@ class _Bench:
     def run(self, way: Way) -> Iterator[tuple[str, Taken]]:
         """A first backup into a new repository, then one that finds nothing new."""
         place = self._folder / "run"
+        peer = self._peers.get(way.name)
+        backups = ("first", "unchanged")
         try:
-            make_local(place)
-            for backup in ("first", "unchanged"):
+            if peer is None:
+                make_local(place)
+            else:
+                place.mkdir()
+                self._measured(peer.prepare(place / "peer"), place, peer.environment)
+                backups = backups if peer.is_incremental else backups[:1]
+            for backup in backups:
                 self._tell(f"{self._delay:g} ms, {way.name}, {backup}")
                 mount = self._folder / "mount"
                 # A new mount each time: what the kernel has cached of it is gone.
                 with self._mount(self._tree, mount, self._delay):
-                    taken = (
-                        self._nine(place, mount)
-                        if way.name == NINE
-                        else self._one(place, mount, way)
-                    )
+                    if peer is not None:
+                        command = peer.back_up(place / "peer", mount)
+                        taken = self._measured(command, place, peer.environment)
+                    elif way.name == NINE:
+                        taken = self._nine(place, mount)
+                    else:
+                        taken = self._measured(local_backup(place, *way.words, str(mount)), place)
                 yield backup, taken
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
-    def _one(self, place: Path, mount: Path, way: Way) -> Taken:
-        command = local_backup(place, *way.words, str(mount))
+    def _measured(
+        self, command: list[str], place: Path, environment: Mapping[str, str] | None = None
+    ) -> Taken:
+        everything = {**self._environment, **(environment or {})}
         try:
-            taken = measure(command, self._environment, self._folder, place / "log")
+            taken = measure(command, everything, self._folder, place / "log")
         except CommandError as error:
             raise UsageError(f"nothing can be measured: {error}") from error
         return Taken(taken.wall_seconds, taken.peak_pss_bytes)

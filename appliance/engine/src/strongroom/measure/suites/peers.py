@@ -22,6 +22,7 @@ _SHELL: Final = ("bash", "-o", "pipefail", "-c")
 class Peer:
     """`prepare`, `back_up` and `restore` give command lines for a new folder of its own.
 
+    A later backup may find what did not change, if `is_incremental`; the last one is restored.
     `environment`: what it needs besides the plain one.
     """
 
@@ -30,6 +31,7 @@ class Peer:
     back_up: Callable[[Path, Path], list[str]]
     restore: Callable[[Path, Path], list[str]]
     environment: Mapping[str, str] = field(default_factory=dict)
+    is_incremental: bool = True
 
 
 def installed_peers(names: tuple[str, ...] = ("tar", "restic", "borg")) -> list[Peer]:
@@ -52,6 +54,7 @@ def _tar() -> Peer:
         lambda place, target: [
             *_SHELL, 'zstd -dc "$2/archive" | tar -C "$1" -xpf -', "bash", str(target), str(place),
         ],
+        is_incremental=False,
     )  # fmt: skip
 
 
@@ -73,9 +76,10 @@ def _borg() -> Peer:
     return Peer(
         "borg",
         lambda place: ["borg", "init", "--encryption", "repokey-blake2", str(place)],
-        lambda place, data: ["borg", "create", f"{place}::first", str(data)],
+        lambda place, data: ["borg", "create", f"{place}::{{now:%H-%M-%S.%f}}", str(data)],
         lambda place, target: [
-            *_SHELL, 'cd "$1" && borg extract "$2::first"', "bash", str(target), str(place),
+            *_SHELL, 'cd "$1" && borg extract "$2::$(borg list --last 1 --short "$2")"', "bash",
+            str(target), str(place),
         ],
         {"BORG_PASSPHRASE": _PASSWORD, "BORG_RELOCATED_REPO_ACCESS_IS_OK": "yes"},
     )  # fmt: skip
