@@ -127,7 +127,7 @@ class _Bench:
         """A first backup into a new repository, then one that finds nothing new."""
         place = self._folder / "run"
         peer = self._peers.get(way.name)
-        backups = ("first", "unchanged")
+        backups: tuple[str, ...] = ("first", "unchanged")
         try:
             if peer is None:
                 make_local(place)
