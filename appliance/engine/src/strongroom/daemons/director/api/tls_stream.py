@@ -97,8 +97,10 @@ class TlsStream:
         """Send close_notify and close; incoming data is discarded for `linger_seconds`.
 
         Closing a socket with unread data resets the connection, and the peer may lose what it was
-        sent last.
+        sent last. One that was aborted meanwhile is closed already.
         """
+        if self._is_closed:
+            return
         try:
             with contextlib.suppress(OSError):
                 # It is sent at once; not waiting for the peer's answer is no failure.
