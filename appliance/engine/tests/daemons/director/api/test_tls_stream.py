@@ -6,7 +6,9 @@ import asyncio
 import socket
 import ssl
 
+from kit.openssl_errors import leave_an_error
 from strongroom.daemons.director.api.tls_stream import TlsStream
+from strongroom.net.channels.tls_contexts import client_context, server_context
 
 
 def test_a_connection_that_was_aborted_is_closed_without_an_error():
@@ -22,3 +24,32 @@ def test_a_connection_that_was_aborted_is_closed_without_an_error():
         theirs.close()
 
     asyncio.run(end_twice())
+
+
+def test_a_connection_that_broke_ends_no_other(house):
+    """All connections of the director are used by one thread, and so have one queue of errors."""
+
+    async def converse():
+        ours, theirs = socket.socketpair()
+        for one in (ours, theirs):
+            one.setblocking(False)
+        leave_an_error()
+        accepted = asyncio.create_task(TlsStream.handshake(theirs, server_context(house.storage)))
+        client = await TlsStream.handshake(
+            ours, client_context(house.agent, check_hostname=False), server_side=False
+        )
+        server = await accepted
+        answer = asyncio.create_task(client.receive())
+        await asyncio.sleep(0)
+        leave_an_error()
+        await server.send(b"later")
+        assert await answer == b"later"
+        answer = asyncio.create_task(server.receive())
+        leave_an_error()
+        await asyncio.sleep(0.1)
+        await client.send(bytes(1000))
+        assert len(await answer) == 1000
+        client.abort()
+        server.abort()
+
+    asyncio.run(converse())
