@@ -4,6 +4,8 @@ export SYSTEMD_COLORS=0 TERM=dumb
 systemctl is-system-running --wait > /dev/null
 # Not to the port itself: programs draw on what looks like a terminal.
 {
+# The firmware may have left the line unfinished.
+echo
 heading() { printf '=== %s\n' "$1"; }
 heading failed
 systemctl --failed --no-legend --plain

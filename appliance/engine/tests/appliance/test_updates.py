@@ -169,6 +169,16 @@ def test_nothing_is_written_over_the_good_root_while_the_other_is_tried(roots):
     assert roots.digest("a", 8 * MIB) == before
 
 
+def test_a_root_that_was_found_good_takes_the_next_update_without_a_restart(roots):
+    roots.boot("b", "strongroom.trial=2")
+    judge = "from strongroom.appliance.updates.slots import change_states; "
+    roots.machine.run(sys.executable, "-c", judge + "change_states(b_state='good')")
+    assert roots.slots()["trial"] is False
+    roots.installer("update", str(roots.update(ROOT)))
+    assert roots.digest("a", len(ROOT)) == hashlib.sha256(ROOT).hexdigest()
+    assert roots.slots()["states"] == {"a": "3", "b": "good"}
+
+
 def test_a_root_that_is_not_healthy_is_given_up_with_a_reason(roots):
     """Here no systemd runs, which is as unhealthy as can be."""
     roots.installer("update", str(roots.update(ROOT)))

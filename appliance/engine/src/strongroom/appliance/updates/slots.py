@@ -15,7 +15,7 @@ from strongroom import clock
 from strongroom.appliance.finding import mounted
 from strongroom.appliance.machine import RUN_FOLDER
 from strongroom.appliance.updates.grub_environment import read_environment, write_environment
-from strongroom.errors import DamageError, OperatingSystemError, UsageError
+from strongroom.errors import DamageError, OperatingSystemError, StrongroomError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,8 +57,16 @@ def running() -> Running | None:
     slots = [word.removeprefix(_SLOT) for word in words if word.startswith(_SLOT)]
     if not slots or slots[-1] not in _OTHERS:
         return None
-    is_trial = any(word.partition("=")[0] == _TRIAL for word in words)
-    return Running(slots[-1], is_trial, image_id())
+    was_trial = any(word.partition("=")[0] == _TRIAL for word in words)
+    return Running(slots[-1], was_trial and not _is_good(slots[-1]), image_id())
+
+
+def _is_good(slot: Slot) -> bool:
+    """Whether a root that was started to be tried has been found good since."""
+    try:
+        return states().get(f"{slot}_state") == GOOD
+    except (StrongroomError, OSError):
+        return False
 
 
 def running_here() -> Running:

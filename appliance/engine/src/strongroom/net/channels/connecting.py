@@ -33,6 +33,7 @@ from strongroom.net.channels.open_channels import OpenChannels
 from strongroom.net.channels.plain_stream import lost
 from strongroom.net.channels.tls_channel import TlsChannel, tls_failure
 from strongroom.net.channels.tls_contexts import client_context, server_context
+from strongroom.net.channels.tls_errors import forget_errors
 from strongroom.net.identities.peer import ROLES, SERVER_ROLES, Peer
 
 if TYPE_CHECKING:
@@ -245,6 +246,7 @@ def _tls_channel(
     """Do the TLS handshake, authenticate the peer, and determine what the kernel encrypts."""
     before = ktls.read_counters() if ktls_wanted else None
     apply_deadline(connection, deadline)
+    forget_errors()
     try:
         protected = context.wrap_socket(
             connection, server_side=is_server, suppress_ragged_eofs=False

@@ -20,6 +20,7 @@ from strongroom.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels.channel import wake
 from strongroom.net.channels.liveness import PeerWatch
 from strongroom.net.channels.plain_stream import byte_view, ended, lost
+from strongroom.net.channels.tls_errors import forget_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -163,6 +164,7 @@ class TlsChannel:
             with self._queue:
                 self._turn.acquire()
             try:
+                forget_errors()
                 return call(*values)
             except ssl.SSLWantReadError:
                 waiting = pollers.readable

@@ -15,6 +15,8 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from strongroom.net.channels.tls_errors import forget_errors
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -84,6 +86,7 @@ class TlsStream:
         while rest:
             if self._is_broken or self._is_closed:
                 raise ConnectionAbortedError("the connection is closed")
+            forget_errors()
             try:
                 sent = self._connection.send(rest[:_WRITE_BYTES])
             except ssl.SSLWantWriteError:
@@ -97,9 +100,12 @@ class TlsStream:
         """Send close_notify and close; incoming data is discarded for `linger_seconds`.
 
         Closing a socket with unread data resets the connection, and the peer may lose what it was
-        sent last.
+        sent last. One that was aborted meanwhile is closed already.
         """
+        if self._is_closed:
+            return
         try:
+            forget_errors()
             with contextlib.suppress(OSError):
                 # It is sent at once; not waiting for the peer's answer is no failure.
                 self._connection.unwrap()
@@ -137,6 +143,7 @@ class TlsStream:
 
     async def _read_until_done(self, step: Callable[[], _Result]) -> _Result:
         while not self._is_closed:
+            forget_errors()
             try:
                 return step()
             except ssl.SSLWantReadError:
