@@ -63,6 +63,13 @@ class Life:
         assert done.returncode == code, (command, done.returncode, done.stdout, done.stderr)
         return done.stdout
 
+    def updates(self, place: str) -> str:
+        """Write an update and restart, which may end the connection before the answer; the root that is good now."""
+        good = str(self.slots()["running"])
+        done = self.machine.ssh(self.key, f"strongroom-installer update {place} --restart")
+        assert done.stdout.endswith("restarts\n"), (done.returncode, done.stdout, done.stderr)
+        return good
+
     def restarted(self) -> None:
         """Wait for another start than the last one."""
         self.boot = self.machine.wait_for_ssh(self.key, self.boot)

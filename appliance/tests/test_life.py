@@ -10,6 +10,7 @@ import subprocess
 
 BROKEN_DIRECTOR = "[Service]\nType=notify\nExecStart=/bin/false\n[Install]\nWantedBy=multi-user.target\n"
 MB = 1_000_000
+OTHER = {"a": "b", "b": "a"}
 UNITS = "/usr/lib/systemd/system"
 
 
@@ -101,14 +102,15 @@ def test_an_update_whose_director_does_not_start_is_given_up(life, new_update):
     broken = {f"{UNITS}/strongroom-director.service": BROKEN_DIRECTOR}
     update = new_update("broken.update", seconds=20, files=broken)
     with life.machine.serving(update.parent) as place:
-        life.does(f"strongroom-installer update {place}/broken.update --restart")
+        good = life.updates(f"{place}/broken.update")
+    other = OTHER[good]
     tried = life.machine.wait_for_ssh(life.key, life.boot)
-    assert life.does("cat /proc/cmdline").count("strongroom.slot=a strongroom.trial=2")
+    assert life.does("cat /proc/cmdline").count(f"strongroom.slot={other} strongroom.trial=2")
     life.boot = tried
     life.restarted()
     found = life.settled()
-    assert found["running"] == "b"
-    assert found["states"] == {"a": "0", "b": "good"}
+    assert found["running"] == good
+    assert found["states"] == {good: "good", OTHER[good]: "0"}
     assert found["update"]["result"] == "failed"
     assert "strongroom-director.service is not active" in found["update"]["reasons"]
     assert life.kept() == life.before
@@ -118,11 +120,11 @@ def test_an_update_whose_director_does_not_start_is_given_up(life, new_update):
 def test_an_update_that_does_not_start_at_all_is_left_after_three_tries(life, new_update):
     update = new_update("dead.update", seconds=30, remove=("/usr/lib/systemd/systemd",))
     with life.machine.serving(update.parent) as place:
-        life.does(f"strongroom-installer update {place}/dead.update --restart")
+        good = life.updates(f"{place}/dead.update")
     life.restarted()
     found = life.settled()
-    assert found["running"] == "b"
-    assert found["states"] == {"a": "0", "b": "good"}
+    assert found["running"] == good
+    assert found["states"] == {good: "good", OTHER[good]: "0"}
     assert found["update"]["result"] == "failed"
     assert life.kept() == life.before
     life.is_at_work()
