@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from kit.house_year import HouseYear
 from kit.shifted_clock import can_shift_clocks
 from kit.tree_compare import compare_trees
+from strongroom.net.identities.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,6 +34,8 @@ Told = tuple[str, str, str]
 AGENTS = ("web1", "web2")
 MONDAY = 0
 # What may vary from week to week: files of caches, packs of more or less content.
+LOOKS = 30
+LOOK_SECONDS = 2.0
 SLACK = 1.3
 SLACK_COUNT = 12
 
@@ -74,8 +78,23 @@ def fill_the_disk(year: HouseYear, disk: Path, nights: int) -> list[Told]:
     )
 
 
+def await_renewed(year: HouseYear, name: str) -> None:
+    """Return when no renewal is due: one that a leap cut off is repeated within a day or never."""
+    house = year.house
+    for _ in range(LOOKS):
+        identity = Identity.load(str(house.folder / name / "identity"))
+        lifetime = identity.not_after - identity.not_before
+        if house.now < (identity.not_before + lifetime * 2 / 3).timestamp():
+            return
+        # Now it looks whether a renewal is due.
+        house.agents[name].signal(signal.SIGHUP)
+        time.sleep(LOOK_SECONDS)
+    raise AssertionError(house.agents[name].log[-3000:])
+
+
 def let_an_agent_die(year: HouseYear, nights: int) -> list[Told]:
     """An agent's machine breaks, and is back after some nights."""
+    await_renewed(year, "web2")
     year.house.agents["web2"].kill()
     year.dead.add("web2")
     for _ in range(nights):
