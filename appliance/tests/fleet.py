@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CLIENT = "db1"
 NUMBER = 21
+SUITE = "trixie"
 PACKAGES = PROJECT / "build/packages/apt"
 # What is backed up.
 SOURCE = "/srv/data"
@@ -66,7 +67,9 @@ class Fleet:
             shutil.copy(life.key.with_name(name), folder / name)
         (folder / "inventory.json").write_text(json.dumps(inventory(folder / "key")))
         self.client = folder / CLIENT / "root"
-        self._host("up", CLIENT, str(NUMBER), "trixie")
+        # Made here, where there is a way to Debian's packages.
+        subprocess.run([PROJECT / "molecule/root.sh", SUITE], stdout=subprocess.DEVNULL, check=True)
+        self._host("up", CLIENT, str(NUMBER), SUITE)
 
     def end(self) -> None:
         """The container ends."""

@@ -80,6 +80,9 @@ class Life:
         self.machine.start_by_firmware("bios", key=self.public)
         self.restarted()
         self.does("systemctl is-system-running --wait > /dev/null; true")
+        for daemon in ("strongroom-director", "strongroom-storage"):
+            found = self.machine.ssh(self.key, f"systemctl is-active {daemon} || journalctl -b --no-pager -u {daemon}")
+            assert found.stdout == "active\n", found.stdout
 
     def kept(self) -> dict[str, str]:
         """What must be the same after everything."""

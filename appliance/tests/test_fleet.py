@@ -102,6 +102,8 @@ def test_a_power_cut_in_the_middle_of_a_backup_damages_nothing_and_it_resumes(fl
     while any(one["state"] not in ENDED for one in fleet.runs()):
         assert time.monotonic() < end + PATIENCE_SECONDS, fleet.runs()
         time.sleep(5)
+    # It went on by itself, and the next one finds its work done.
+    assert [one["state"] for one in fleet.runs("--job slowly")] == ["done"], fleet.runs()
     fleet.life.does("HOME=/root strongroom run slowly --watch")
     # What was stored before the cut was not sent again.
     assert fleet.stored_bytes() - before < SECOND_BYTES + SEEN_BYTES // 2, seen

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from machine import PROJECT
 
 # The root is read-only, and the state partition has the name that the script looks for.
 START = """
@@ -19,6 +20,23 @@ ln -s "$2" "$1/root/dev/disk/by-partlabel/strongroom-state"
 mount -o remount,bind,ro "$1/root"
 chroot "$1/root" /prepare-state
 chroot "$1/root" sh -ec "$3"
+"""
+
+# An initial RAM disk with the script, over a root that is empty but for what is made in it. Nothing restarts here.
+INITIAL = """
+mount -t tmpfs tmpfs "$1"
+mkdir -p "$1"/usr "$1"/proc "$1"/scripts "$1"/root
+for name in bin sbin lib lib64; do ln -s "usr/$name" "$1/$name"; done
+mount --bind "$2/usr" "$1/usr"
+mount -t tmpfs tmpfs "$1/root"
+mkdir "$1/root/dev"
+touch "$1/root/dev/console"
+echo strongroom.state=none > "$1/proc/cmdline"
+echo 'panic() { echo "panic: $*"; exit 1; }' > "$1/scripts/functions"
+cp "$3" "$1/scripts/it"
+cd "$1/root"
+eval "$4"
+PATH=$PATH:/usr/lib/klibc/bin rootmnt=/root init=/sbin/init chroot "$1" sh /scripts/it
 """
 
 
@@ -90,3 +108,19 @@ def test_users_of_an_update_are_added_to_those_of_the_machine(appliance):
     said = appliance.start("2", "cat /etc/passwd").split()
     assert said == ["root:x:0:0", "daemon:x:1:1", "admin:x:1000:1000", "newdaemon:x:120:120"]
     assert appliance.start("2", "cat /etc/passwd").split() == said
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("mkdir -p sbin lib; touch lib/systemd; chmod +x lib/systemd; ln -s ../lib/systemd sbin/init", ""),
+        ("mkdir sbin; ln -s ../lib/systemd sbin/init", "panic: The root has no /sbin/init."),
+    ],
+)
+def test_a_root_without_init_starts_the_machine_again(tmp_path, root, made, said):
+    """Instead of a shell as root, to which Debian would fall back."""
+    script = PROJECT / "appliance/overlay/etc/initramfs-tools/scripts/init-bottom/strongroom-state"
+    words = ["unshare", "--mount", "--propagation", "private", "bash", "-ec", INITIAL, "start"]
+    done = subprocess.run([*words, tmp_path, root, script, made], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == said, done.stderr
+    assert done.returncode == (1 if said else 0)

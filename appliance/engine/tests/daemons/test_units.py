@@ -60,6 +60,12 @@ def test_no_service_writes_a_core():
     assert [unit.name for unit in units if "\nLimitCORE=0\n" not in unit.read_text()] == []
 
 
+@pytest.mark.parametrize("daemon", ["director", "storage"])
+def test_a_daemon_may_take_minutes_to_start(daemon):
+    """Emulated, beside the rest of the appliance, it took 71 seconds."""
+    assert "\nTimeoutStartSec=10min\n" in (UNITS / f"strongroom-{daemon}.service").read_text()
+
+
 def test_the_agent_may_only_read():
     text = (UNITS / "strongroom-agent.service").read_text()
     assert "CapabilityBoundingSet=CAP_DAC_READ_SEARCH\n" in text
