@@ -41,7 +41,7 @@ TOGETHER = (
     ("test_fleet",),
     ("test_life", "test_openscap", "test_hardening"),
     ("test_iso",),
-    ("test_content", "test_state", "test_boot"),
+    ("test_content", "test_state", "test_start", "test_boot"),
     ("test_tpm",),
     ("test_formats",),
 )

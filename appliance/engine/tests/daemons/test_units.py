@@ -82,6 +82,17 @@ def test_the_agent_may_write_its_figures_where_the_reference_says():
 
 
 @pytest.mark.parametrize("component", ["director", "storage", "agent"])
+def test_a_daemon_looks_for_faults_in_the_process_that_starts(component):
+    """Another one would load all of the program for it, which is most of what a start takes."""
+    text = (UNITS / f"strongroom-{component}.service").read_text()
+    [start] = [
+        line for line in text.splitlines() if line.startswith("Exec") and "Reload" not in line
+    ]
+    assert start.split()[1:3] == [component, "--config"]
+    assert start.endswith(" --foreground --check-first")
+
+
+@pytest.mark.parametrize("component", ["director", "storage", "agent"])
 def test_what_a_daemon_keeps_by_default_lies_where_its_unit_lets_it_write(component):
     text = (UNITS / f"strongroom-{component}.service").read_text()
     resource = schema().components[component].resources[key_of(DAEMON_RESOURCES[component])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import shutil
 import sqlite3
@@ -13,10 +14,13 @@ import pytest
 
 from kit.appliance_keys import appliance_key_text
 from kit.tiny_backup import PASSPHRASE, new_repository
+from strongroom.cli.daemon_checks import log_faults
 from strongroom.cli.main import command_parser
 from strongroom.cli.terminal import Terminal
+from strongroom.daemons.agent.checking import check_agent
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.checking import check_director
+from strongroom.daemons.storage.checking import check_storage
 from strongroom.errors import ConfigurationError
 from strongroom.net.identities.authority import Authority
 from strongroom.repo.keys.files import export_key
@@ -185,6 +189,52 @@ def test_all_faults_are_told_at_once_and_the_first_gives_the_code(site):
         ["[usage]", "Passphrase File of Storage remote"],
         ["[operating-system]", "Address, Port and Addresses of the Director"],
     ]
+
+
+def test_a_start_logs_all_faults_and_leaves_to_itself_which_are_fatal(site, caplog):
+    caplog.set_level(logging.INFO)
+    settings = {"address": "192.0.2.9", "clients": ""}
+    for name in ("passphrase", "web1/certificate.pem"):
+        (site.folder / name).unlink()
+    for daemon, check, expected in (
+        (
+            "director",
+            check_director,
+            [
+                "[usage]: Passphrase File of Storage vault: cannot read",
+                "[usage]: Passphrase File of Storage remote: cannot read",
+                "[operating-system]: Address, Port and Addresses of the Director: ",
+            ],
+        ),
+        (
+            "storage",
+            check_storage,
+            [
+                "Clients names nobody: no agent may connect",
+                "[operating-system]: Address, Port and Addresses of the Storage: ",
+            ],
+        ),
+        (
+            "agent",
+            check_agent,
+            [
+                "[usage]: Identity Directory: ",
+                "[operating-system]: Address, Port and Addresses of the Client: ",
+            ],
+        ),
+    ):
+        site.check(daemon, **settings)
+        caplog.clear()
+        log_faults(check, str(site.folder / f"{daemon}.conf"))
+        assert len(caplog.messages) == len(expected), caplog.messages
+        for message, beginning in zip(caplog.messages, expected, strict=True):
+            assert message.startswith(beginning)
+
+
+def test_a_configuration_that_is_none_is_left_to_the_start(site, caplog):
+    site.write("wrong.conf", "Director {")
+    log_faults(check_director, str(site.folder / "wrong.conf"))
+    assert caplog.messages == []
 
 
 def test_a_certificate_of_another_is_none(site):

@@ -1,15 +1,31 @@
-"""The result of `--check` of the three daemons: each fault, and the exit code of the first."""
+"""What the three daemons need to start: each fault, and the exit code of the first."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from strongroom.errors import EXIT_DONE
+from strongroom.errors import EXIT_DONE, StrongroomError
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
     from strongroom.cli.terminal import Terminal
     from strongroom.daemons.preflight import Preflight
+
+_log = logging.getLogger(__name__)
+
+
+def add_check_options(
+    parser: argparse.ArgumentParser | argparse._MutuallyExclusiveGroup,
+) -> None:
+    """Add `--check` and `--check-first`."""
+    parser.add_argument("--check", action="store_true", help="report every fault, and exit")
+    parser.add_argument(
+        "--check-first", action="store_true", help="log every fault, and start all the same"
+    )
 
 
 def tell_faults(terminal: Terminal, look: Preflight) -> int:
@@ -19,3 +35,21 @@ def tell_faults(terminal: Terminal, look: Preflight) -> int:
     for fault in look.faults:
         terminal.report_error(fault.error_id, printable(fault.text), fault.exit_code)
     return look.faults[0].exit_code if look.faults else EXIT_DONE
+
+
+def log_faults(check: Callable[[str], tuple[object, Preflight]], path: str) -> None:
+    """Log every fault of the configuration at `path`; a start stops at the first that is fatal.
+
+    In the process that starts afterwards, as loading programs is what takes the time.
+    """
+    try:
+        _, look = check(path)
+    except StrongroomError:
+        # The configuration itself: the start says it.
+        return
+    for text in look.warnings:
+        _log.warning("%s", text)
+    for fault in look.faults:
+        _log.error("[%s]: %s", fault.error_id, fault.text)
+    if not look.faults:
+        _log.info("the check before the start found no fault")

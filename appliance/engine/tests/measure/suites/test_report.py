@@ -29,6 +29,25 @@ def test_rounds_are_compared_with_the_reference_of_their_group():
     assert [row[5] for row in table_of(RESULT)[1]] == ["1.0 x", "2.0 x", "1.0 x"]
 
 
+def test_a_group_without_the_reference_is_compared_with_nothing():
+    rows = (Row("near", "defaults", (1.0,)), Row("disk", "one read", (93e-6,)))
+    texts = table_of(msgspec.structs.replace(RESULT, rows=rows))[1]
+    assert [row[5] for row in texts] == ["1.0 x", ""]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "median", "runs"),
+    [
+        ((0.25, 0.3, 0.35), "0.30 s", "0.25, 0.30, 0.35"),
+        ((0.0123, 0.015, 0.2), "15.0 ms", "12.3 ms, 15.0 ms, 0.20 s"),
+        ((93e-6,), "93 us", "93 us"),
+    ],
+)
+def test_short_times_are_told_in_small_units(seconds, median, runs):
+    [row] = table_of(msgspec.structs.replace(RESULT, rows=(Row("a", "b", seconds),)))[1]
+    assert row[2:4] == (median, runs)
+
+
 def test_the_chart_and_the_pages_hold_what_was_measured():
     root = ET.fromstring(svg(RESULT))
     assert len(root.findall(".//{*}circle")) == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from zlib import crc32
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,6 +41,37 @@ def test_pages_have_neither_too_few_nor_too_many_rows():
     assert sum(counts) == len(NAMES)
     assert all(MIN_PAGE_ROWS <= count <= MAX_PAGE_ROWS for count in counts[:-1])
     assert len(counts) > 60_000 // MAX_PAGE_ROWS
+
+
+def ends_page(name: bytes) -> bool:
+    return not crc32(name) & 4095
+
+
+@given(
+    st.lists(st.integers(1, 30_000), min_size=1, max_size=3),
+    st.sets(st.integers(0, 29_999), max_size=12),
+    st.booleans(),
+)
+@settings(max_examples=25)
+def test_pages_end_at_the_first_row_that_may_end_them(lengths, cuts, some_end_pages):
+    """The rule of the format, a row at a time: other cuts would store each page anew."""
+    names = NAMES if some_end_pages else [name for name in NAMES if not ends_page(name)]
+    directories = [directory_of(b"d%d" % one, names[:length]) for one, length in enumerate(lengths)]
+    expected = [0]
+    for rows in directories:
+        if expected[-1] >= MIN_PAGE_ROWS and not crc32(rows.directory) & 63:
+            expected.append(0)
+        for name in names[: rows.row_count]:
+            is_long = expected[-1] >= MIN_PAGE_ROWS
+            if (is_long and ends_page(name)) or expected[-1] >= MAX_PAGE_ROWS:
+                expected.append(0)
+            expected[-1] += 1
+    slices = [
+        piece
+        for rows in directories
+        for piece in split_rows(rows, sorted(cut for cut in cuts if cut < rows.row_count))
+    ]
+    assert sizes(pages_of(slices)) == expected
 
 
 @given(st.sets(st.integers(0, len(NAMES)), max_size=12))

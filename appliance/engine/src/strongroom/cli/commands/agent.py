@@ -7,6 +7,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
+from strongroom.cli.daemon_checks import add_check_options, log_faults, tell_faults
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.printable import printable
 
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground (it always does)"
     )
-    parser.add_argument("--check", action="store_true", help="report every fault, and exit")
+    add_check_options(parser)
     parser.set_defaults(act=_serve)
     actions = parser.add_subparsers(
         title="actions", metavar="ACTION", help="without one: run the agent"
@@ -117,7 +118,6 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
     path = arguments.config or DEFAULT_CONFIGURATION
     if arguments.check:
-        from strongroom.cli.daemon_checks import tell_faults
         from strongroom.daemons.agent.checking import check_agent
 
         settings, look = check_agent(path)
@@ -131,6 +131,10 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.daemons.service_manager import begin_log
 
     begin_log(verbose=arguments.verbose)
+    if arguments.check_first:
+        from strongroom.daemons.agent.checking import check_agent
+
+        log_faults(check_agent, path)
     # Its log lines only repeat ours.
     logging.getLogger("websockets").setLevel(logging.WARNING)
     serve(path)

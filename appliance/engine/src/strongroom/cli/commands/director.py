@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strongroom.cli.daemon_checks import add_check_options, log_faults, tell_faults
 from strongroom.errors import EXIT_DONE
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", metavar="FOLDER", default="/etc/strongroom", help="the tree or file"
     )
-    parser.add_argument("--check", action="store_true", help="report every fault, and exit")
+    add_check_options(parser)
     # It never leaves the foreground; the option exists for service managers that pass it.
     parser.add_argument(
         "--foreground", action="store_true", help="stay in the foreground (it always does)"
@@ -36,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until told to stop. Raises ConfigurationError, UsageError, OperatingSystemError."""
     if arguments.check:
-        from strongroom.cli.daemon_checks import tell_faults
         from strongroom.daemons.director.checking import check_director
 
         settings, look = check_director(arguments.config)
@@ -53,6 +53,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.daemons.service_manager import begin_log
 
     begin_log(verbose=arguments.verbose)
+    if arguments.check_first:
+        from strongroom.daemons.director.checking import check_director
+
+        log_faults(check_director, arguments.config)
     # Its lines only repeat ours; its errors are shown.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     asyncio.run(DirectorDaemon(arguments.config).run())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from strongroom.cli.daemon_checks import add_check_options, log_faults, tell_faults
 from strongroom.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the metrics to FILE, which anybody may read, as node_exporter does",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--check", action="store_true", help="report every fault, and exit")
+    add_check_options(which)
     which.add_argument(
         "--metrics", action="store_true", help="print the metrics of the running daemon"
     )
@@ -72,14 +73,16 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.daemons.service_manager import begin_log
     from strongroom.daemons.storage.service import StorageService
 
-    service = StorageService(arguments.config)
     begin_log(verbose=arguments.verbose)
-    service.run()
+    if arguments.check_first:
+        from strongroom.daemons.storage.checking import check_storage
+
+        log_faults(check_storage, arguments.config)
+    StorageService(arguments.config).run()
     return EXIT_DONE
 
 
 def _check(path: str, terminal: Terminal) -> int:
-    from strongroom.cli.daemon_checks import tell_faults
     from strongroom.daemons.storage.checking import check_storage
 
     settings, look = check_storage(path)

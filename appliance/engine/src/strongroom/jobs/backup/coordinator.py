@@ -135,6 +135,8 @@ class Coordinator:
         self._pace = pace
         self._told_files = self._told_bytes = 0
         self._told_seconds = 0.0
+        # Whether tasks have begun or ended since tasks were last handed out.
+        self._has_moved = False
         # Files whose rows are final, and how many of them the tally has counted as well.
         self._settled_files = self._tallied_files = 0
         # Bytes of settled files that nobody had to read.
@@ -193,8 +195,10 @@ class Coordinator:
                     selector.unregister(shard.channel.socket)
         if is_adjusted:
             self._pace.adjust()
-        self._emit()
-        self._hand_out()
+        if self._has_moved or is_adjusted:
+            self._has_moved = False
+            self._emit()
+            self._hand_out()
         self._send_posted(selector)
         if clock.elapsed_seconds() - self._told_seconds >= _TELL_AGAIN_SECONDS:
             self._tell()
@@ -202,7 +206,8 @@ class Coordinator:
     def _send_posted(self, selector: selectors.BaseSelector) -> None:
         for shard in self._shards:
             channel = shard.channel
-            channel.flush()
+            if channel.has_outgoing:
+                channel.flush()
             if shard.writes != channel.has_outgoing and not shard.is_finished:
                 shard.writes = channel.has_outgoing
                 events = selectors.EVENT_READ | (selectors.EVENT_WRITE if shard.writes else 0)
@@ -223,16 +228,21 @@ class Coordinator:
 
     def _take(self, shard: _ShardState, message: FromShard) -> None:
         match message:
+            case Claim():
+                # About half of what wakes this process: no task begins or ends by it.
+                shard.channel.post(Claimed([self._claim(group) for group in message.groups]))
+                return
+            case PackStored():
+                self._footer(message.footer)
+                return
+        self._has_moved = True
+        match message:
             case Settled():
                 task = self._order.tasks[message.task]
                 if isinstance(task, ContentRead):
                     self._content_settled(shard, task, message)
                 else:
                     self._node_settled(shard, task, message)
-            case Claim():
-                shard.channel.post(Claimed([self._claim(group) for group in message.groups]))
-            case PackStored():
-                self._footer(message.footer)
             case ContentIsRead():
                 shard.scanning -= READ_WEIGHT
                 self._order.tasks[message.task].is_scanned = True

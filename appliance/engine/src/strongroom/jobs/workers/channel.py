@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 _Received = TypeVar("_Received")
 
 _LENGTH = struct.Struct("<I")
+_LENGTH_BYTES = _LENGTH.size
 _RECEIVE_BYTES = 1 << 18
 # What a worker has posted is sent when it is more than this.
 _POSTED_BYTES = 1 << 16
@@ -48,27 +49,29 @@ def channel_pair() -> tuple[socket.socket, socket.socket]:
 class _FrameReader(Generic[_Received]):
     """Cuts a byte stream into messages."""
 
-    __slots__ = ("_buffer", "_decode")
+    __slots__ = ("_decode", "_rest")
 
     def __init__(self, decode: Callable[[memoryview], _Received]) -> None:
-        self._buffer = bytearray()
+        self._rest = b""
         self._decode = decode
 
-    def feed(self, data: bytes) -> None:
-        self._buffer += data
-
-    def messages(self) -> Iterator[_Received]:
-        buffer = self._buffer
+    def messages(self, data: bytes) -> list[_Received]:
+        """Those that are whole now that `data` has come."""
+        if self._rest:
+            data = self._rest + data
+        view = memoryview(data)
+        end = len(data)
+        messages: list[_Received] = []
         position = 0
-        while len(buffer) - position >= 4:
-            (size,) = _LENGTH.unpack_from(buffer, position)
-            if len(buffer) - position - 4 < size:
+        while end - position >= _LENGTH_BYTES:
+            (size,) = _LENGTH.unpack_from(data, position)
+            after = position + _LENGTH_BYTES + size
+            if after > end:
                 break
-            yield self._decode(memoryview(buffer)[position + 4 : position + 4 + size])
-            position += 4 + size
-        if position:
-            # A fresh buffer: the decoder may still hold views into the old one.
-            self._buffer = bytearray(memoryview(buffer)[position:])
+            messages.append(self._decode(view[position + _LENGTH_BYTES : after]))
+            position = after
+        self._rest = data[position:]
+        return messages
 
 
 class WorkerChannel(Generic[_Received]):
@@ -129,8 +132,7 @@ class WorkerChannel(Generic[_Received]):
                 raise ChannelClosedError from error
             if not data:
                 raise ChannelClosedError
-            self._reader.feed(data)
-            self._received.extend(self._reader.messages())
+            self._received.extend(self._reader.messages(data))
 
 
 class CoordinatorChannel(Generic[_Received]):
@@ -186,5 +188,4 @@ class CoordinatorChannel(Generic[_Received]):
             raise ChannelClosedError from error
         if not data:
             raise ChannelClosedError
-        self._reader.feed(data)
-        return list(self._reader.messages())
+        return self._reader.messages(data)

@@ -65,7 +65,9 @@ class Deduplication:
             self._table = self._load()
         places = self._table.claim(ids)
         known = [(position, *reference) for position, reference in places.items()]
-        new = [place for place in range(len(lengths) // 4) if place not in places]
+        new = list(range(len(lengths) // 4))
+        if places:
+            new = [place for place in new if place not in places]
         if not new:
             return GroupAnswer(b"", new, known)
         if known:

@@ -12,10 +12,12 @@ from strongroom.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from strongroom.measure.suites.result import SuiteResult
+    from strongroom.measure.suites.result import Row, SuiteResult
 
 _MEBIBYTE: Final = 1 << 20
 _BUSY_LOAD: Final = 0.5
+# Below, a duration is told in a smaller unit.
+_SHORT_SECONDS: Final = 0.1
 _HEADS: Final = (
     "what", "condition", "median", "runs", "memory", "times as fast", "rate", "ratio", "figure",
     "in the text",
@@ -41,18 +43,33 @@ def table_of(result: SuiteResult) -> tuple[tuple[str, ...], list[tuple[str, ...]
 def _cells(result: SuiteResult) -> Iterator[tuple[str, ...]]:
     for row in result.rows:
         content, stored = row.content_bytes, row.stored_bytes
+        times = result.against_reference(row)
         yield (
             row.group,
             row.condition,
-            f"{row.median_seconds:.2f} s",
-            ", ".join(f"{one:.2f}" for one in row.seconds),
+            _duration(row.median_seconds),
+            _runs(row),
             f"{row.memory_bytes / _MEBIBYTE:,.0f} MiB" if row.memory_bytes else "",
-            f"{result.against_reference(row):.1f} x",
+            "" if times is None else f"{times:.1f} x",
             f"{content / row.median_seconds / 1e6:,.0f} MB/s" if content else "",
             f"{content / stored:.2f}" if content and stored else "",
             row.figure,
             row.text,
         )
+
+
+def _duration(seconds: float) -> str:
+    if seconds >= _SHORT_SECONDS:
+        return f"{seconds:.2f} s"
+    return (
+        f"{seconds * 1e3:.1f} ms" if seconds >= _SHORT_SECONDS / 1e3 else f"{seconds * 1e6:.0f} us"
+    )
+
+
+def _runs(row: Row) -> str:
+    if row.median_seconds < _SHORT_SECONDS:
+        return ", ".join(map(_duration, row.seconds))
+    return ", ".join(f"{one:.2f}" for one in row.seconds)
 
 
 def circumstances(result: SuiteResult) -> str:

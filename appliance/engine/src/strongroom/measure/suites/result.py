@@ -62,16 +62,17 @@ class SuiteResult(msgspec.Struct, frozen=True):
             found.setdefault(row.group, []).append(row)
         return found
 
-    def against_reference(self, row: Row) -> float:
+    def against_reference(self, row: Row) -> float | None:
         """How many times as fast as the reference of its group: the median over the rounds.
 
-        What else a machine does changes from round to round, so each is compared with itself.
+        None where the group has none. What else a machine does changes from round to round, so each
+        is compared with itself.
         """
         for one in self.groups()[row.group]:
             if one.condition == self.reference:
                 pairs = zip(one.seconds, row.seconds, strict=False)
                 return statistics.median(before / after for before, after in pairs)
-        return 1.0
+        return None
 
 
 class Way(NamedTuple):

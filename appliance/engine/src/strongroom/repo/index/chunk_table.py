@@ -51,6 +51,8 @@ class ChunkTable:
     def claim(self, ids: bytes) -> dict[int, Reference]:
         """Where those of n * 24 bytes of ids are that are known, by their number."""
         with self._lock:
+            if self._table.has_none(ids):
+                return {}
             found = self._table.find(ids)
             known = (found >= 0).nonzero()[0]
             if not len(known):

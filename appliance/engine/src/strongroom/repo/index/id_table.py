@@ -158,9 +158,13 @@ class IdTable:
         if self._runs:
             return self.find_words(self._words(ids))
         items = np.frombuffer(ids, self._item).tolist()
-        if self._recent.keys().isdisjoint(items):
-            return np.full(len(items), -1)
         return np.fromiter(map(self._recent.get, items, repeat(-1)), np.int64, len(items))
+
+    def has_none(self, ids: bytes) -> bool:
+        """Whether it is quickly said that none of them is in the table."""
+        if self._runs:
+            return False
+        return self._recent.keys().isdisjoint(np.frombuffer(ids, self._item).tolist())
 
     def find_words(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """`find` of ids as rows of their 8-byte words."""

@@ -9,8 +9,11 @@ MAX_PAGE_WEIGHT_BYTES unless a single row is more.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
+
+import numpy as np
 
 from strongroom.repo.listing.page import MAX_PAGE_ROWS
 from strongroom.rows.rows import Rows, split_rows
@@ -51,7 +54,7 @@ class PageBuilder:
         if not heavy and self._row_count + rows.row_count <= MIN_PAGE_ROWS:
             self._append(rows)
             return pages
-        cuts, weight = self._cuts(rows, heavy)
+        cuts, weight = self._cuts(rows, heavy) if heavy else self._light_cuts(rows)
         *finished, last = split_rows(rows, cuts)
         for piece in finished:
             self._append(piece)
@@ -81,11 +84,9 @@ class PageBuilder:
         """
         cuts: list[int] = []
         weight = self._weight
-        # Without heavy rows a page cannot end before it has its least number of rows.
-        first = 0 if heavy else max(0, MIN_PAGE_ROWS - self._row_count)
-        count = self._row_count + first
+        count = self._row_count
         names = rows.name_list()
-        for row in range(first, rows.row_count):
+        for row in range(rows.row_count):
             mine = heavy.get(row, 0)
             if (
                 (count >= MIN_PAGE_ROWS and not crc32(names[row]) & _NAME_MASK)
@@ -97,6 +98,21 @@ class PageBuilder:
             count += 1
             weight += mine
         return cuts, weight
+
+    def _light_cuts(self, rows: Rows) -> tuple[list[int], int]:
+        """`_cuts` where no row is heavy: its number and its name decide."""
+        page_begin = -self._row_count
+        first = max(0, page_begin + MIN_PAGE_ROWS)
+        sums = np.fromiter(map(crc32, rows.name_list()[first:]), np.uint32)
+        by_name = (np.flatnonzero(sums & np.uint32(_NAME_MASK) == 0) + first).tolist()
+        cuts: list[int] = []
+        while True:
+            place = bisect_left(by_name, page_begin + MIN_PAGE_ROWS)
+            cut = min([page_begin + MAX_PAGE_ROWS, *by_name[place : place + 1]])
+            if cut >= rows.row_count:
+                return cuts, len(rows.directory) if cuts else self._weight
+            cuts.append(cut)
+            page_begin = cut
 
 
 def _heavy_rows(rows: Rows) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -30,10 +31,10 @@ def words(prepared, *more):
 
 
 class Process:
-    def __init__(self, prepared):
+    def __init__(self, prepared, *more):
         self.log = prepared.folder / "log"
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(words(prepared, "--foreground"), stderr=output)
+            self.process = subprocess.Popen(words(prepared, "--foreground", *more), stderr=output)
 
     def wait_for(self, text):
         end = clock.elapsed_seconds() + PATIENCE_SECONDS
@@ -101,6 +102,26 @@ def test_a_run_that_was_queued_is_there_after_a_restart(prepared, process):
     finally:
         again.process.kill()
         again.process.wait()
+
+
+def test_before_it_starts_it_looks_for_faults_that_do_not_keep_it_from_starting(prepared):
+    fault = 'Passphrase File = "/nowhere/passphrase"'
+    text, count = re.subn('Passphrase File = "[^"]*"', fault, prepared.configuration, count=1)
+    assert count == 1
+    for configuration, said in (
+        (prepared.configuration, "the check before the start found no fault"),
+        (text, "[usage]: Passphrase File of Storage"),
+    ):
+        prepared.configure(configuration)
+        (prepared.folder / "log").write_text("")
+        running = Process(prepared, "--check-first")
+        try:
+            running.wait_for(f"port {prepared.port}")
+            assert said in running.log.read_text()
+            assert running.end() == 0
+        finally:
+            running.process.kill()
+            running.process.wait()
 
 
 def is_open(port):

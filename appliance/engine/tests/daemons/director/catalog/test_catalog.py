@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import update
+from alembic.script import ScriptDirectory
+from sqlalchemy import make_url, update
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.access import (
@@ -57,7 +61,7 @@ from strongroom.daemons.director.catalog.state import (
     read_state,
     write_state,
 )
-from strongroom.daemons.director.catalog.tables import METADATA
+from strongroom.daemons.director.catalog.tables import METADATA, REVISION
 from strongroom.daemons.director.results.access import Actor
 from strongroom.daemons.director.results.runs import RunFilter
 from strongroom.daemons.director.results.snapshots import SnapshotFilter
@@ -127,6 +131,24 @@ def test_a_run_of_odd_names_is_entered(catalog, odd):
 def test_migrations_make_the_tables_that_the_code_knows(catalog):
     with catalog.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+
+
+def test_the_newest_migration_is_the_one_that_the_code_expects():
+    config = Config()
+    config.set_main_option("script_location", "strongroom.daemons.director.catalog:migrations")
+    assert ScriptDirectory.from_config(config).get_current_head() == REVISION
+
+
+def test_a_catalog_that_needs_no_migration_is_opened_without_alembic(new_catalog_url):
+    url = make_url(new_catalog_url())
+    open_catalog(url).close()
+    words = url.render_as_string(hide_password=False)
+    program = (
+        "import sys; from strongroom.daemons.director.catalog.database import open_catalog\n"
+        f"open_catalog({words!r}).close(); print('alembic' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert said.stdout == b"False\n"
 
 
 def test_a_catalog_opens_again_with_what_was_in_it(new_catalog_url):

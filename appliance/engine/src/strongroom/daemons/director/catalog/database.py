@@ -17,7 +17,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import URL, create_engine, event, make_url
+from sqlalchemy import URL, create_engine, event, inspect, make_url
 from sqlalchemy.exc import (
     DBAPIError,
     InterfaceError,
@@ -27,6 +27,7 @@ from sqlalchemy.exc import (
 )
 
 from strongroom.daemons.director.catalog.storable_data import left_out, shallow
+from strongroom.daemons.director.catalog.tables import REVISION
 from strongroom.daemons.preflight import sqlite_value
 from strongroom.errors import CatalogError, CatalogUnavailableError, UsageError
 from strongroom.parts import missing_library
@@ -151,12 +152,10 @@ def look_at_catalog(url: URL) -> None:
         query = "SELECT version_num FROM alembic_version"
         present = sqlite_value(url.database or "", query)
     else:
-        from alembic.runtime.migration import MigrationContext
-
         catalog = Catalog(_engine(url))
         try:
             with catalog.reading() as connection:
-                present = MigrationContext.configure(connection).get_current_revision()
+                present = _revision(connection)
         finally:
             catalog.close()
     _judge(str(present or ""), url.render_as_string(hide_password=True))
@@ -213,15 +212,25 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _migrate(catalog: Catalog) -> None:
-    from alembic import command
-    from alembic.runtime.migration import MigrationContext
-
-    config = _migrations()
     with catalog.writing() as connection:
-        present = MigrationContext.configure(connection).get_current_revision()
-        _judge(present or "", catalog.place)
+        present = _revision(connection)
+        if present == REVISION:
+            # The usual start, which is spared the time and the memory of Alembic.
+            return
+        _judge(present, catalog.place)
+        from alembic import command
+
+        config = _migrations()
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+
+
+def _revision(connection: Connection) -> str:
+    """The newest migration that was done; "" where there was none."""
+    if not inspect(connection).has_table("alembic_version"):
+        return ""
+    found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return str(found or "")
 
 
 def _migrations() -> Config:
@@ -234,10 +243,12 @@ def _migrations() -> Config:
 
 def _judge(present: str, place: str) -> None:
     """Refuse a catalog of an unknown revision; "" is none yet."""
+    if present in ("", REVISION):
+        return
     from alembic.script import ScriptDirectory
 
     scripts = ScriptDirectory.from_config(_migrations()).walk_revisions()
-    if present and present not in {script.revision for script in scripts}:
+    if present not in {script.revision for script in scripts}:
         raise CatalogError(
             f"the catalog {place} was written by a newer version (revision {present}); update "
             "strongroom"

@@ -21,6 +21,8 @@ from sqlalchemy import (
     text,
 )
 
+# The newest of the migrations, which make these tables.
+REVISION: Final = "0004"
 # Names of constraints have to be the same on every database for migrations to find them.
 METADATA = MetaData(
     naming_convention={
