@@ -30,6 +30,8 @@ mkdir -p /usr/lib/strongroom/image
 cp {folder}/update-key.pem /usr/lib/strongroom/image/
 cp {folder}/id /usr/lib/strongroom/image/id
 mount --bind {folder}/cmdline /proc/cmdline
+# A machine without udev has none.
+mkdir -p /dev/disk
 mount -t tmpfs tmpfs /dev/disk
 mkdir /dev/disk/by-partlabel
 ln -s {device}p1 /dev/disk/by-partlabel/strongroom-boot
