@@ -54,6 +54,8 @@ def accept_one(
     acceptor: Acceptor, listener: socket.socket, duplicates: list[socket.socket] | None = None
 ) -> Channel:
     """The next connection, its handshake done; a duplicate of its socket goes to `duplicates`."""
+    # Where nobody could connect, the test is to fail, not to wait for ever.
+    listener.settimeout(PATIENCE_SECONDS)
     connection = listener.accept()[0]
     if duplicates is not None:
         duplicates.append(connection.dup())
