@@ -145,10 +145,14 @@ class PacketLink:
     def _carry(self) -> None:
         others = {self.near.wire: self.far.wire, self.far.wire: self.near.wire}
         held: dict[int, list[_Held]] = {wire: [] for wire in others}
+        # Not `select`, which takes no descriptor above 1023.
+        ends = select.poll()
+        for number in (self._ended, *others):
+            ends.register(number, select.POLLIN)
         while True:
             # What nothing comes to overtake goes on all the same.
             waits = any(held.values())
-            ready, _, _ = select.select([self._ended, *others], [], [], 0.01 if waits else None)
+            ready = [number for number, _ in ends.poll(10 if waits else None)]
             if self._ended in ready:
                 return
             for wire, other in others.items():
