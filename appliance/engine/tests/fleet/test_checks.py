@@ -237,6 +237,15 @@ def test_a_configuration_that_is_none_is_left_to_the_start(site, caplog):
     assert caplog.messages == []
 
 
+@pytest.mark.parametrize("error", [OSError("away"), ValueError("a fault of ours")])
+def test_a_check_that_fails_keeps_nothing_from_starting(caplog, error):
+    def check(path):
+        raise error
+
+    log_faults(check, "/nowhere")
+    assert "the check before the start failed" in caplog.messages[0]
+
+
 def test_a_certificate_of_another_is_none(site):
     (site.folder / "boss").rename(site.folder / "away")
     (site.folder / "web1").rename(site.folder / "boss")

@@ -47,6 +47,9 @@ def log_faults(check: Callable[[str], tuple[object, Preflight]], path: str) -> N
     except StrongroomError:
         # The configuration itself: the start says it.
         return
+    except Exception:  # noqa: BLE001 - a fault of the check keeps no daemon from its work
+        _log.exception("the check before the start failed; please report this")
+        return
     for text in look.warnings:
         _log.warning("%s", text)
     for fault in look.faults:

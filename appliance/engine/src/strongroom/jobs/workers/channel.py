@@ -52,25 +52,29 @@ class _FrameReader(Generic[_Received]):
     __slots__ = ("_decode", "_rest")
 
     def __init__(self, decode: Callable[[memoryview], _Received]) -> None:
-        self._rest = b""
+        self._rest = bytearray()
         self._decode = decode
 
     def messages(self, data: bytes) -> list[_Received]:
         """Those that are whole now that `data` has come."""
+        whole: bytes | bytearray = data
         if self._rest:
-            data = self._rest + data
-        view = memoryview(data)
-        end = len(data)
+            self._rest += data
+            whole = self._rest
+        view = memoryview(whole)
+        end = len(whole)
         messages: list[_Received] = []
         position = 0
         while end - position >= _LENGTH_BYTES:
-            (size,) = _LENGTH.unpack_from(data, position)
+            (size,) = _LENGTH.unpack_from(whole, position)
             after = position + _LENGTH_BYTES + size
             if after > end:
                 break
             messages.append(self._decode(view[position + _LENGTH_BYTES : after]))
             position = after
-        self._rest = data[position:]
+        if position or whole is data:
+            # A fresh buffer: the decoder may still hold views into the old one.
+            self._rest = bytearray(view[position:])
         return messages
 
 
