@@ -89,10 +89,10 @@ source "qemu" "appliance" {
     # And that this is an image that is being built, without which image.yml does nothing.
     ["-smbios", "type=11,value=io.systemd.credential:strongroom.image-build=yes"],
     # Past GRUB, whose roots are read-only: this once root a is writable, and there is no state. no_timer_check: as in
-    # base/grub.cfg.
+    # base/grub.cfg. A seed that was saved as this boot ends would be the same on every appliance.
     ["-kernel", var.kernel],
     ["-initrd", "${var.kernel}.initrd"],
-    ["-append", "root=PARTLABEL=strongroom-a rw rootfstype=ext4 strongroom.state=none systemd.gpt_auto=no console=ttyS0,115200 no_timer_check"],
+    ["-append", "root=PARTLABEL=strongroom-a rw rootfstype=ext4 strongroom.state=none systemd.gpt_auto=no console=ttyS0,115200 no_timer_check systemd.mask=systemd-random-seed.service"],
   ]
 }
 
