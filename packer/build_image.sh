@@ -5,7 +5,7 @@
 # root, mmdebstrap and packer (1.6.6, or 1.11 and newer with its plugins). Variables: PACKAGES (folder with Strongroom's
 # Debian packages), MIRROR, SECURITY_MIRROR, ACCELERATOR (kvm or tcg, otherwise tried), PACKER, SIGNING_KEY (GnuPG),
 # UPDATE_KEY (Ed25519, PEM: signs the update; appliances that are made with it take only updates that it signed).
-# PROVISION=container runs image.yml in a container instead, for hosts where a virtual machine is too slow.
+# PROVISION=container runs image.yml in a container instead, and needs no Packer.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
