@@ -35,7 +35,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 .PHONY: help setup demo test test-console test-slow test-browser test-debian test-vm test-systemd lint format
-.PHONY: packages test-packages image iso test-image
+.PHONY: packages test-packages image iso test-image test-image-long
 .PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
 .PHONY: dashboards dashboard-pictures lint-dashboards bench bench-fleet bench-network bench-sharing fuzz man reference docs picture lock clean
 
@@ -117,9 +117,15 @@ image: setup-ansible  ## build the appliance's image [FORMATS="qcow2 raw vmdk vh
 iso: setup-ansible  ## make the ISO (live, installer) of the image in build/image/results; builds that first if there is none
 	packer/build_iso.sh
 
+# Audits, updates and TPM.
+LONG_IMAGE_TESTS := $(addprefix appliance/tests/test_,hardening.py openscap.py tpm.py updates.py)
+test-image: IMAGE_TESTS = $(filter-out $(LONG_IMAGE_TESTS),$(wildcard appliance/tests/test_*.py))
 test-image: setup setup-ansible  ## start the image in virtual machines and look at it from inside and outside [PROCESSES=2] [ARGUMENTS="-k words"]
+test-image-long: IMAGE_TESTS = $(LONG_IMAGE_TESTS)
+test-image-long: setup setup-ansible  ## have it audited (Lynis, OpenSCAP), updated by good and broken updates, and unlocked by a TPM
+test-image test-image-long:
 	$(BIN)/python -m pytest -q -n $(PROCESSES) --no-loadscope-reorder -p no:cacheprovider \
-	    --durations 12 appliance/tests $(ARGUMENTS)
+	    --durations 12 $(IMAGE_TESTS) $(ARGUMENTS)
 
 test-ansible: setup setup-ansible  ## run the tests of roles and plugins that need no host
 	$(FLEET) python -m pytest -q -n $(PROCESSES) --dist loadfile --import-mode=importlib -p no:cacheprovider \

@@ -36,14 +36,16 @@ def in_tools(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 # Files of tests that share a machine, or a copy of the image's files, run one after the other; the others beside them.
-# Those that take longest begin.
+# Those that take longest begin: of `make test-image`, then of `make test-image-long`.
 TOGETHER = (
-    ("test_fleet",),
-    ("test_life", "test_openscap", "test_hardening"),
     ("test_iso",),
+    ("test_fleet",),
     ("test_content", "test_state", "test_start", "test_boot"),
-    ("test_tpm",),
+    ("test_life",),
     ("test_formats",),
+    ("test_updates",),
+    ("test_openscap", "test_hardening"),
+    ("test_tpm",),
 )
 
 
