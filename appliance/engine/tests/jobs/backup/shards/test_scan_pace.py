@@ -149,6 +149,21 @@ def test_kinds_are_compared_with_themselves():
     assert pace.threads == 64
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_at_the_limit_does_not_change_the_number_all_the_time(seed):
+    noise = Random(seed)
+    pace = Pace(4, 64)
+    answers = server(0.001, 16 / 0.001)
+    run(pace, answers, 2000, noise)
+    changes = 0
+    for _ in range(1000):
+        before = pace.threads
+        run(pace, answers, 10, noise)
+        changes += pace.threads != before
+    # 10,000 calls of some 16 threads.
+    assert changes <= 50
+
+
 def test_a_number_that_was_given_stays():
     pace = Pace(9, 9)
     run(pace, server(0.001, 1000), 1000)

@@ -6,6 +6,7 @@ import os
 import select
 import threading
 from array import array
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,13 @@ from strongroom.jobs.backup.shards.scan_threads import (
     Steps,
     run_here,
 )
-from strongroom.jobs.backup.shards.shared_pace import EXAMINE, ShardPace, SharedPace
+from strongroom.jobs.backup.shards.shared_pace import (
+    ATTRIBUTES,
+    EXAMINE,
+    READ,
+    ShardPace,
+    SharedPace,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,4 +167,73 @@ def test_only_calls_that_began_with_the_threads_there_are_count() -> None:
 
     pool.begin(steps())
     drive(pool)
-    assert told == [(EXAMINE, 4, 16)]
+    assert told == [(EXAMINE, 1, 4)] * 4
+
+
+def test_a_call_is_told_of_when_it_ends_and_all_operations_are_counted() -> None:
+    told: list[int] = []
+
+    class Told(ShardPace):
+        def took(self, kind: str, calls: int, operations: int, waited_ns: int) -> None:
+            told.append(operations)
+
+    pool = ScanPool(Told(memoryview(array("Q", bytes(128))), memoryview(array("Q", [1, 0]))))
+
+    def steps() -> Steps:
+        # The last call finds what the others told, though the lot is not done.
+        yield Lot([int, int, lambda: seen.extend(told)], 0, EXAMINE, 10)
+
+    seen: list[int] = []
+    pool.begin(steps())
+    drive(pool)
+    assert len(seen) == 2
+    assert sum(told) == 10
+
+
+def test_a_greater_number_of_threads_is_used_within_a_lot() -> None:
+    common = array("Q", [2, 0])
+    barrier = threading.Barrier(4, timeout=10)
+
+    def grow() -> None:
+        common[0] = 4
+
+    def steps() -> Steps:
+        yield Lot([grow, *[barrier.wait] * 4], 0, EXAMINE, 5)
+
+    pool = ScanPool(ShardPace(memoryview(array("Q", bytes(128))), memoryview(common)))
+    pool.begin(steps())
+    drive(pool)
+
+
+def test_directories_are_examined_in_turn_and_read_before_more_are_examined() -> None:
+    pool = ScanPool(SharedPace(1, Pace(1, 1)).of_shard(0))
+    all_begun = threading.Event()
+    made: list[str] = []
+
+    def steps(name: str, kind: str) -> Steps:
+        calls = [partial(made.append, f"{name}{number}") for number in range(2)]
+        yield Lot(calls, 0, kind, 2)
+
+    def hold() -> Steps:
+        yield Lot([partial(all_begun.wait, 10)])
+
+    pool.begin(hold())
+    for name, kind in (("a", EXAMINE), ("b", EXAMINE), ("c", READ), ("d", ATTRIBUTES)):
+        pool.begin(steps(name, kind))
+    all_begun.set()
+    drive(pool)
+    assert made == ["c0", "c1", "d0", "d1", "a0", "b0", "a1", "b1"]
+
+
+def test_more_directories_than_threads_are_under_way() -> None:
+    pool = ScanPool(SharedPace(1, Pace(2, 2)).of_shard(0))
+    begun = 0
+
+    def steps() -> Steps:
+        yield Lot([int])
+
+    while pool.has_room:
+        pool.begin(steps())
+        begun += 1
+    drive(pool)
+    assert begun == 4

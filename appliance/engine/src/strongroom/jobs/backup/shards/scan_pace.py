@@ -2,7 +2,7 @@
 
 Calls that wait for a server wait side by side, so more of them are faster, up to where the server,
 a link or this machine has as much as it can do: from there on each only waits longer. So the number
-doubles while calls wait about as long as ever, or grows by a quarter; where they wait nearly
+doubles while calls wait about as long as ever, later it grows by a quarter; where they wait nearly
 twice as long it is halved, the first time on and on while that shortens the waits, for the number
 that it began with may have been too many. If halving it twice does not shorten the waits, it was
 not the crowd: the file system has become slower, and the number is what it was before. Calls of
@@ -17,15 +17,16 @@ from typing import Final
 from strongroom.knobs.table import MOST_SCAN_THREADS
 
 FIRST_THREADS: Final = 4
-# A judgement takes so many calls of each thread.
+# A judgement takes so many calls of each thread: few while the number doubles or is tried at half,
+# more later, so that it is not changed for the sake of noise.
 _CALLS_A_THREAD: Final = 2
+_LATER_CALLS_A_THREAD: Final = 6
 # What was begun before a change is not compared with what comes after it; for at most so long.
 _MOST_SETTLING_SECONDS: Final = 1.0
 # The mean of so many operations of a kind is compared.
 _OPERATIONS: Final = 12
-# Waits, as a multiple of the shortest ones, below which there is much room for more, or some, and
-# from which on there are too many; and the part of them at which a halving has helped.
-_MUCH_ROOM: Final = 1.2
+# Waits, as a multiple of the shortest ones, below which there is room for more, and from which on
+# there are too many; and the part of them at which a halving has helped.
 _ROOM: Final = 1.4
 _CROWD: Final = 1.8
 _EASED: Final = 0.75
@@ -112,7 +113,9 @@ class Pace:
 
         If the number changes: how many seconds calls go on to wait as they did before.
         """
-        if self.is_fixed or self._calls < _CALLS_A_THREAD * self.threads:
+        is_first = self._doubles or self._trial is not None
+        calls = _CALLS_A_THREAD if is_first else _LATER_CALLS_A_THREAD
+        if self.is_fixed or self._calls < calls * self.threads:
             return None
         before = self.threads
         settles = min(_MOST_SETTLING_SECONDS, self._waited_seconds / self._calls)
@@ -141,8 +144,7 @@ class Pace:
         elif not self._is_full:
             self.bound = TREE
         elif crowding < _ROOM and (not self._doubles or self._is_told_by_fewer()):
-            doubles = self._doubles or crowding < _MUCH_ROOM
-            step = self.threads if doubles else max(1, self.threads // 4)
+            step = self.threads if self._doubles else max(1, self.threads // 4)
             self.threads = min(self._most, self.threads + step)
             self.highest = max(self.highest, self.threads)
             self.bound = MOST if self.threads == self._most else WAITS

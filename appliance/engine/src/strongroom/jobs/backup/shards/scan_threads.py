@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.jobs.backup.shards.shared_pace import OTHER
+from strongroom.jobs.backup.shards.shared_pace import EXAMINE, OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _CLONE_FS: Final = 0x200
 # File content that lots may hold at the same time; one lot is always allowed.
 BYTES_IN_FLIGHT: Final = 16 << 20
+# Generators that run at the same time: more than threads, so that the last directories of a tree
+# are not so few that threads queue in them.
+_STEPS_A_THREAD: Final = 2
 
 
 class Lot(NamedTuple):
@@ -90,15 +93,9 @@ def own_working_directory() -> bool:
 
 
 class _RunningSteps:
-    """A generator, and the lot it waits for.
+    """A generator, and the lot it waits for."""
 
-    `counted`: how many calls of the lot have ended that began after `since_ns`, and how long they
-    waited.
-    """
-
-    __slots__ = (
-        "counted", "error", "lot", "missing", "results", "since_ns", "steps", "taken", "waited_ns",
-    )  # fmt: skip
+    __slots__ = ("error", "lot", "missing", "results", "steps", "taken")
 
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
@@ -107,24 +104,22 @@ class _RunningSteps:
         self.taken = 0
         self.results: list[Any] = []
         self.error: BaseException | None = None
-        self.since_ns = self.counted = self.waited_ns = 0
 
-    def count(self, since_ns: int, begun_ns: int, waited_ns: int) -> None:
-        """A call has ended; what began before `since_ns` says nothing of the threads there are."""
-        if self.since_ns != since_ns:
-            self.since_ns, self.counted, self.waited_ns = since_ns, 0, 0
-        if begun_ns >= since_ns:
-            self.counted += 1
-            self.waited_ns += waited_ns
+    def operations_of(self, place: int) -> int:
+        """How many of the lot's operations a call of it makes, about."""
+        count, operations = len(self.lot.calls), self.lot.operations
+        return (place + 1) * operations // count - place * operations // count
 
 
 class ScanPool:
     """Runs generators with as many threads as `pace` says, started when they are needed.
 
-    Only the shard's thread calls the methods. `descriptor` is readable when `go_on` has something
-    to do. Calls are taken from all lots in turn: some file systems let only one call into a
-    directory at a time, and threads that queued there would be lost to the other directories.
-    The lock guards the queue of lots and their counts. A thread that was woken makes calls until
+    Only the shard's thread calls the public methods. `descriptor` is readable when `go_on` has
+    something to do. Entries are examined in all directories in turn: some file systems let only one
+    look-up into a directory at a time, and threads that queued there would be lost to the others.
+    Every other lot goes first, the oldest of them foremost: what was examined is read while the
+    kernel still knows it, for network and FUSE file systems let it forget after a second or more.
+    The lock guards the queues of lots and their counts. A thread that was woken makes calls until
     none is left, or until there are more threads awake than there should be.
     """
 
@@ -133,6 +128,7 @@ class ScanPool:
         self.descriptor = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._pace = pace
         self._limit = pace.threads
+        self._foremost: deque[_RunningSteps] = deque()
         self._in_turn: deque[_RunningSteps] = deque()
         self._untaken = 0
         self._awake = 0
@@ -145,8 +141,8 @@ class ScanPool:
 
     @property
     def has_room(self) -> bool:
-        """Whether another generator would have a thread."""
-        return self.running < self._limit
+        """Whether another generator may begin."""
+        return self.running < _STEPS_A_THREAD * self._limit
 
     def begin(self, steps: Steps, lot: Lot | None = None, results: Sequence[Any] = ()) -> None:
         """Run `steps` up to its next lot; that is `lot`, with these results, if one is given.
@@ -170,12 +166,7 @@ class ScanPool:
             return
         while not self._done.empty():
             run = self._done.get()
-            lot = run.lot
-            self._bytes -= lot.size_bytes
-            if run.counted and run.since_ns == self._pace.since_ns:
-                operations = lot.operations * run.counted // len(lot.calls)
-                self._pace.took(lot.kind, run.counted, operations, run.waited_ns)
-            self._limit = self._pace.threads
+            self._bytes -= run.lot.size_bytes
             self._advance(run)
             while self._waiting and self._fits(self._waiting[0].lot):
                 self._hand_out(self._waiting.popleft())
@@ -199,7 +190,6 @@ class ScanPool:
         run.taken = len(results)
         run.missing = len(run.lot.calls) - run.taken
         run.results = [*results, *[None] * run.missing]
-        run.counted = run.waited_ns = 0
         # Lots without content overtake those that wait for room.
         if run.lot.size_bytes and (self._waiting or not self._fits(run.lot)):
             self._waiting.append(run)
@@ -212,20 +202,22 @@ class ScanPool:
     def _hand_out(self, run: _RunningSteps) -> None:
         self._bytes += run.lot.size_bytes
         with self._lock:
-            self._in_turn.append(run)
+            lots = self._in_turn if run.lot.kind == EXAMINE else self._foremost
+            lots.append(run)
             self._untaken += run.missing
         self._wake()
 
     def _wake(self) -> None:
         with self._lock:
+            self._limit = self._pace.threads
             free = self._limit - self._awake
             if self._untaken > free:
                 self._pace.is_full()
             woken = max(0, min(self._untaken, free))
             self._awake += woken
             missing = self._awake - self._started
+            self._started += max(0, missing)
         for _ in range(missing):
-            self._started += 1
             threading.Thread(target=self._serve, name="scan", daemon=True).start()
         for _ in range(woken):
             self._wakings.put(None)
@@ -236,19 +228,26 @@ class ScanPool:
             self._wakings.get()
             while (taken := self._take()) is not None:
                 self._make(*taken)
+                if self._pace.threads != self._limit:
+                    self._wake()
 
     def _take(self) -> tuple[_RunningSteps, int] | None:
         """The next call, a place in a lot; None where this thread is to sleep."""
         with self._lock:
-            if not self._in_turn or self._awake > self._limit:
+            if not self._untaken or self._awake > self._limit:
                 self._awake -= 1
                 return None
-            run = self._in_turn.popleft()
+            lots = self._foremost or self._in_turn
+            run = lots[0]
             place = run.taken
             run.taken += 1
             self._untaken -= 1
-            if run.taken < len(run.lot.calls):
-                self._in_turn.append(run)
+            if run.taken == len(run.lot.calls):
+                lots.popleft()
+            elif lots is self._in_turn:
+                lots.rotate(-1)
+            if self._untaken and self._awake >= self._limit:
+                self._pace.is_full()
             return run, place
 
     def _make(self, run: _RunningSteps, place: int) -> None:
@@ -259,8 +258,10 @@ class ScanPool:
             run.error = error
         waited = clock.elapsed_seconds() - begun - (clock.thread_seconds() - computed)
         with self._lock:
-            begun_ns, waited_ns = round(begun * SECOND_NS), round(max(0.0, waited) * SECOND_NS)
-            run.count(self._pace.since_ns, begun_ns, waited_ns)
+            # What began before the number changed says nothing of the threads there are.
+            if round(begun * SECOND_NS) >= self._pace.since_ns:
+                waited_ns = round(max(0.0, waited) * SECOND_NS)
+                self._pace.took(run.lot.kind, 1, run.operations_of(place), waited_ns)
             run.missing -= 1
             is_last = not run.missing
         if is_last:
