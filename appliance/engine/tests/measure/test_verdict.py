@@ -19,7 +19,12 @@ from strongroom.measure.profile import (
     parse_profile,
     profile_json,
 )
-from strongroom.measure.verdict import backup_prediction, predictions, sentences
+from strongroom.measure.verdict import (
+    START_SECONDS,
+    backup_prediction,
+    predictions,
+    sentences,
+)
 
 MEGA = 1e6
 FAST = {"memory copy": 5000, "chunk id": 3000, "aes-256-gcm": 2000, "zstd1": 400, "chunker": 3000}
@@ -103,7 +108,23 @@ def test_a_faster_bound_shortens_the_prediction_until_the_next_one():
 def test_more_cores_relieve_the_processor_only():
     two = of(profile(cores=2, codec_rate=20 * MEGA), "full")
     four = of(profile(cores=4, codec_rate=20 * MEGA), "full")
-    assert two.seconds_of("processor") == pytest.approx(2 * four.seconds_of("processor"))
+    started = [one.seconds_of("processor") - START_SECONDS for one in (two, four)]
+    assert started[0] == pytest.approx(2 * started[1])
+
+
+def test_what_one_process_does_in_turn_is_a_bound_on_many_cores():
+    few, many, more = (of(profile(cores=cores), "incremental") for cores in (2, 64, 128))
+    assert many.seconds_of("processor") < few.seconds_of("processor")
+    assert more.seconds_of("processor") == pytest.approx(many.seconds_of("processor"))
+    assert "ordering by one process" in [part.name for part in more.stages["processor"]]
+
+
+def test_directories_cost_more_than_files():
+    flat = of(profile(), "incremental")
+    found = profile()
+    tree = msgspec.structs.replace(found.tree, directories=found.tree.files // 4)
+    deep = of(msgspec.structs.replace(found, tree=tree), "incremental")
+    assert deep.seconds_of("processor") > 1.8 * flat.seconds_of("processor")
 
 
 def test_stages_that_are_close_are_both_named():

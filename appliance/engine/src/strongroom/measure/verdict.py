@@ -1,11 +1,16 @@
 """What bounds a backup here, from what was measured: a model of three stages that work at once.
 
     disk       the walk of the tree, and reading it
-    processor  listing, opening, cutting, digesting, compressing and encrypting, on all cores
+    processor  listing, opening, cutting, digesting, compressing, encrypting and copying, on all
+               cores; at least what one process does in turn for all of them
     network    what is left after compression, at the best rate that was measured
 
 The engine overlaps them, so the slowest decides. The model knows nothing of deduplication, nor of
-what else the machine does. `prediction` says what it leaves out.
+what else the machine does, a storage daemon on the same one included.
+
+What the engine itself takes is counted in walks: how long a bare loop of listing and lstat needs
+for one file of the tree. The figures were fitted by hand to processor times of three trees on one
+machine (docs/guides/baseline.md says how well they predict others).
 """
 
 from __future__ import annotations
@@ -22,13 +27,31 @@ if TYPE_CHECKING:
 Stage = Literal["disk", "processor", "network"]
 Work = Literal["full", "incremental", "image", "backup"]
 
-# Processor time of an entry that did not change, in walks of it by a bare loop: docs/performance.md
-# has 1.2 to 1.5 for a million entries.
-UNCHANGED_WALKS: Final = 1.35
+# A bare walk takes as long for a directory as for so many files in it.
+DIRECTORY_FILES: Final = 6.0
+# Starting, connecting and committing: 0.21 s to a repository on disk, 0.29 to a daemon.
+START_SECONDS: Final = 0.25
+# Content is copied about so often: from the kernel, into blocks, to a disk or a network.
+CONTENT_COPIES: Final = 6.0
 # An image is judged by its rate alone; this much stands for it.
 IMAGE_BYTES: Final = 100 << 30
 # Below this share of the slowest stage a stage is no bound worth naming beside it.
 NEAR: Final = 0.8
+
+
+class Walks(NamedTuple):
+    """Walks of one file that a file and a directory cost."""
+
+    file: float
+    directory: float
+
+
+# Processor time of listing what is read, and of each file that is; of what is unchanged; and of the
+# one process that puts both in order.
+READ_WALKS: Final = Walks(1.0, 21.0)
+OPENING_WALKS: Final = 6.0
+UNCHANGED_WALKS: Final = Walks(2.6, 60.0)
+ORDERING_WALKS: Final = Walks(0.5, 18.0)
 
 
 class Part(NamedTuple):
@@ -153,23 +176,51 @@ def _backup_stages(
             Part("reading", _reading(profile, tree, bytes_read)),
         )
     }
-    cores = profile.machine.cores
-    warm = tree.walks[-1].seconds * share
-    # Of what did not change one process compares the rows with those of the last backup.
+    # What did not change is compared with the rows of the last backup.
     read = min(1.0, files_read / (tree.files * share)) if tree.files and share else 0.0
-    listing = Part("listing", warm * (read / cores + UNCHANGED_WALKS * (1 - read)))
-    if profile.speeds:
-        opening = files_read * (tree.open_us + tree.attributes_us) / 1e6
-        content = _content_parts(profile, bytes_read, tree.ratio, tree.codec_bytes_per_second)
-        stages["processor"] = (
-            listing,
-            Part("opening files", opening / cores),
-            *(Part(part.name, part.seconds / cores) for part in content),
-        )
-    elif not files_read:
-        stages["processor"] = (listing,)
+    listing = share * (
+        read * _walks_seconds(tree, READ_WALKS) + (1 - read) * _walks_seconds(tree, UNCHANGED_WALKS)
+    )
+    if profile.speeds or not files_read:
+        stages["processor"] = _processor(profile, tree, listing, files_read, bytes_read, share)
     _add_network(stages, profile, bytes_read / tree.ratio)
     return stages
+
+
+def _walks_seconds(tree: Tree, walks: Walks) -> float:
+    """Seconds that such walks of the whole tree take, from its warm one."""
+    return _file_seconds(tree) * (walks.file * tree.files + walks.directory * tree.directories)
+
+
+def _file_seconds(tree: Tree) -> float:
+    """Seconds that a walk takes for one file."""
+    return tree.walks[-1].seconds / (tree.files + DIRECTORY_FILES * tree.directories)
+
+
+def _processor(
+    profile: Profile,
+    tree: Tree,
+    listing_seconds: float,
+    files_read: int,
+    bytes_read: int,
+    share: float,
+) -> tuple[Part, ...]:
+    cores = profile.machine.cores
+    opening = files_read * (
+        (tree.open_us + tree.attributes_us) / 1e6 + OPENING_WALKS * _file_seconds(tree)
+    )
+    parts = [
+        Part("listing", listing_seconds / cores),
+        Part("opening files", opening / cores),
+        *(
+            Part(part.name, part.seconds / cores)
+            for part in _content_parts(profile, bytes_read, tree.ratio, tree.codec_bytes_per_second)
+        ),
+    ]
+    ordering = share * _walks_seconds(tree, ORDERING_WALKS) - sum(part.seconds for part in parts)
+    if ordering > 0:
+        parts.append(Part("ordering by one process", ordering))
+    return (Part("starting", START_SECONDS), *parts)
 
 
 def _image(profile: Profile) -> Prediction:
@@ -210,6 +261,8 @@ def _content_parts(
     ):
         if (speed := profile.speed(speed_name)) is not None:
             yield Part(name, handled / speed.one_core)
+    if (copying := profile.speed("memory copy")) is not None:
+        yield Part("copying", CONTENT_COPIES * size_bytes / copying.one_core)
     codec = profile.speed("zstd1")
     rate = codec_rate or (codec.one_core if codec is not None else 0.0)
     if rate:
