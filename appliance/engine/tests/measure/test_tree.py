@@ -28,6 +28,7 @@ def test_a_tree_is_counted_and_its_content_sampled(tmp_path):
     assert tree.largest_bytes == 1290
     assert [walk.state for walk in tree.walks] == ["first", "warm"]
     assert all(walk.entries == 36 and walk.seconds > 0 for walk in tree.walks)
+    assert all(0 < walk.processor_seconds <= walk.seconds + 1e-3 for walk in tree.walks)
     assert tree.attributes_us > 0
     assert tree.open_us > 0
     assert tree.sampled == 30

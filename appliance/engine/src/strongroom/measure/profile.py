@@ -76,6 +76,7 @@ class Walk(msgspec.Struct, frozen=True):
 
     `read_ios` and `read_bytes`: what the kernel's counter of the device rose by meanwhile, so other
     programs' reads are in it; None where the file system has no device of its own.
+    `processor_seconds`: of the seconds those that it did not wait; 0 where that was not measured.
     """
 
     state: Literal["cold", "first", "warm"]
@@ -83,6 +84,7 @@ class Walk(msgspec.Struct, frozen=True):
     seconds: float
     read_ios: int | None
     read_bytes: int | None
+    processor_seconds: float = 0.0
 
     @property
     def entries_per_second(self) -> float:

@@ -118,7 +118,7 @@ def _walk(folder: str, state: Literal["cold", "first", "warm"]) -> tuple[_Counts
     counts = _Counts()
     device = os.stat(folder).st_dev
     before = _device_reads(device)
-    started = clock.elapsed_seconds()
+    started, computed = clock.elapsed_seconds(), clock.thread_seconds()
     pending = [folder]
     while pending:
         try:
@@ -143,12 +143,13 @@ def _walk(folder: str, state: Literal["cold", "first", "warm"]) -> tuple[_Counts
                     counts.paths.append(entry.path)
                     counts.size_bytes += found.st_size
                     counts.largest_bytes = max(counts.largest_bytes, found.st_size)
-    elapsed = clock.elapsed_seconds() - started
+    elapsed, computed = clock.elapsed_seconds() - started, clock.thread_seconds() - computed
     after = _device_reads(device)
     ios = read_bytes = None
     if before is not None and after is not None:
         ios, read_bytes = after[0] - before[0], after[1] - before[1]
-    return counts, Walk(state, counts.files + counts.directories, elapsed, ios, read_bytes)
+    total = counts.files + counts.directories
+    return counts, Walk(state, total, elapsed, ios, read_bytes, computed)
 
 
 def _device_reads(device: int) -> tuple[int, int] | None:

@@ -29,7 +29,8 @@ Work = Literal["full", "incremental", "image", "backup"]
 
 # A bare walk takes as long for a directory as for so many files in it.
 DIRECTORY_FILES: Final = 6.0
-# Starting, connecting and committing: 0.21 s to a repository on disk, 0.29 to a daemon.
+# Starting, connecting and committing, beside which nothing else is done: 0.21 s with a repository
+# on disk, 0.29 s with a daemon.
 START_SECONDS: Final = 0.25
 # Content is copied about so often: from the kernel, into blocks, to a disk or a network.
 CONTENT_COPIES: Final = 6.0
@@ -75,8 +76,10 @@ class Prediction(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole: those of the slowest stage."""
-        return max((self.seconds_of(stage) for stage in self.stages), default=0.0)
+        """Seconds of the whole: those of the slowest stage, and the start."""
+        if not self.stages:
+            return 0.0
+        return START_SECONDS + max(self.seconds_of(stage) for stage in self.stages)
 
     @property
     def bound(self) -> Stage:
@@ -137,6 +140,8 @@ def _advice(bound: Stage, part: str) -> Iterator[str]:
         yield "More scan threads hide latency: the knob `scan_threads`; faster disks for metadata."
     elif part == "reading":
         yield "Only a faster disk, or less to read, helps a full backup here."
+    elif part == "ordering by one process":
+        yield "More cores or shards do not help: one process puts all directories in order."
     elif part == "opening files":
         yield "Small files: more shards use more cores (`shards`)."
 
@@ -172,7 +177,8 @@ def _backup_stages(
     share = entries / tree.entries
     stages: dict[Stage, tuple[Part, ...]] = {
         "disk": (
-            Part("the walk", tree.walks[0].seconds * share),
+            # What it computes is the processor's.
+            Part("the walk", (tree.walks[0].seconds - tree.walks[0].processor_seconds) * share),
             Part("reading", _reading(profile, tree, bytes_read)),
         )
     }
@@ -194,7 +200,11 @@ def _walks_seconds(tree: Tree, walks: Walks) -> float:
 
 def _file_seconds(tree: Tree) -> float:
     """Seconds that a walk takes for one file."""
-    return tree.walks[-1].seconds / (tree.files + DIRECTORY_FILES * tree.directories)
+    warm = tree.walks[-1]
+    # A file system that makes wait takes no more of the processor.
+    return (warm.processor_seconds or warm.seconds) / (
+        tree.files + DIRECTORY_FILES * tree.directories
+    )
 
 
 def _processor(
@@ -217,10 +227,10 @@ def _processor(
             for part in _content_parts(profile, bytes_read, tree.ratio, tree.codec_bytes_per_second)
         ),
     ]
-    ordering = share * _walks_seconds(tree, ORDERING_WALKS) - sum(part.seconds for part in parts)
-    if ordering > 0:
-        parts.append(Part("ordering by one process", ordering))
-    return (Part("starting", START_SECONDS), *parts)
+    ordering = share * _walks_seconds(tree, ORDERING_WALKS)
+    if ordering > sum(part.seconds for part in parts):
+        return (Part("ordering by one process", ordering),)
+    return tuple(parts)
 
 
 def _image(profile: Profile) -> Prediction:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from strongroom.sources.problem import Problem
 
 # Work queued at each shard: a directory counts 1, content reads more. With several scan threads
-# it is twice what they can have in progress, so that none waits for the coordinator.
+# it is all that a shard may have in progress (`ScanPool.has_room`).
 SCANS_IN_FLIGHT: Final = 8
 SCANS_A_THREAD: Final = 2
 READ_WEIGHT: Final = 4

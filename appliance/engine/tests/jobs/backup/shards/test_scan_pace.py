@@ -149,6 +149,14 @@ def test_kinds_are_compared_with_themselves():
     assert pace.threads == 64
 
 
+def test_something_in_the_way_for_a_moment_does_not_keep_it_low():
+    pace = Pace(4, 64)
+    run(pace, server(0.005), 24)
+    run(pace, server(0.015), 24)
+    run(pace, server(0.005), 600)
+    assert pace.threads == 64
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_noise_at_the_limit_does_not_change_the_number_all_the_time(seed):
     noise = Random(seed)

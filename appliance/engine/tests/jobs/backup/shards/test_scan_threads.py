@@ -205,6 +205,51 @@ def test_a_greater_number_of_threads_is_used_within_a_lot() -> None:
     drive(pool)
 
 
+def test_threads_that_the_system_refuses_are_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    common = array("Q", [2, 0])
+    done = 0
+    start = threading.Thread.start
+
+    def refuse_later(thread: threading.Thread) -> None:
+        if common[0] > 2:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def make() -> None:
+        nonlocal done
+        done += 1
+        # More are wanted while calls are under way, then fewer than are wanted now.
+        common[0] = 16 if done < 10 else 1
+
+    def steps() -> Steps:
+        yield Lot([make] * 40, 0, EXAMINE, 40)
+        yield Lot([make] * 40, 0, EXAMINE, 40)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_later)
+    pool = ScanPool(ShardPace(memoryview(array("Q", bytes(128))), memoryview(common)))
+    pool.begin(steps())
+    for _ in range(100):
+        if not pool.running:
+            break
+        select.select([pool.descriptor], [], [], 1)
+        pool.go_on()
+    assert done == 80
+    assert not pool.running
+
+
+def test_without_any_thread_the_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_all(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def steps() -> Steps:
+        yield Lot([int])
+
+    monkeypatch.setattr(threading.Thread, "start", refuse_all)
+    pool = ScanPool(SharedPace(1, Pace(4, 4)).of_shard(0))
+    with pytest.raises(RuntimeError, match="start new thread"):
+        pool.begin(steps())
+
+
 def test_directories_are_examined_in_turn_and_read_before_more_are_examined() -> None:
     pool = ScanPool(SharedPace(1, Pace(1, 1)).of_shard(0))
     all_begun = threading.Event()

@@ -2,11 +2,12 @@
 
 Calls that wait for a server wait side by side, so more of them are faster, up to where the server,
 a link or this machine has as much as it can do: from there on each only waits longer. So the number
-doubles while calls wait about as long as ever, later it grows by a quarter; where they wait nearly
-twice as long it is halved, the first time on and on while that shortens the waits, for the number
-that it began with may have been too many. If halving it twice does not shorten the waits, it was
-not the crowd: the file system has become slower, and the number is what it was before. Calls of
-different kinds (look-ups, reads) are each compared with their own kind.
+doubles while calls wait about as long as ever; where they wait nearly twice as long it is halved,
+and grows by a quarter from then on, up to what was too many. The first time it is halved on and on
+while that shortens the waits, for the number that it began with may have been too many. If halving
+it twice does not shorten the waits, it was not the crowd: the file system has become slower, and
+the number is what it was before. Calls of different kinds (look-ups, reads) are each compared with
+their own kind.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ class Pace:
         self._waited_seconds = 0.0
         self._is_full = False
         self._doubles = True
+        # With how many calls waited too long, the last time.
+        self._crowd_threads = 0
         self._trial: _Trial | None = None
 
     def is_full(self) -> None:
@@ -139,12 +142,15 @@ class Pace:
             return
         elif crowding >= _CROWD and self.threads > 1:
             self.bound = WAITS
+            self._crowd_threads = self.threads
             self._halve(_Trial(self.threads, goes_on=self._doubles))
             self._doubles = False
         elif not self._is_full:
             self.bound = TREE
         elif crowding < _ROOM and (not self._doubles or self._is_told_by_fewer()):
-            step = self.threads if self._doubles else max(1, self.threads // 4)
+            # Where there is room with as many as were too many once, something else was in the way.
+            doubles = self._doubles or self.threads >= self._crowd_threads
+            step = self.threads if doubles else max(1, self.threads // 4)
             self.threads = min(self._most, self.threads + step)
             self.highest = max(self.highest, self.threads)
             self.bound = MOST if self.threads == self._most else WAITS

@@ -214,11 +214,17 @@ class ScanPool:
             if self._untaken > free:
                 self._pace.is_full()
             woken = max(0, min(self._untaken, free))
+            while self._started < self._awake + woken:
+                try:
+                    threading.Thread(target=self._serve, name="scan", daemon=True).start()
+                except RuntimeError:
+                    # The system gives no more threads: those there are do it all.
+                    if not self._started:
+                        raise
+                    woken = self._started - self._awake
+                    break
+                self._started += 1
             self._awake += woken
-            missing = self._awake - self._started
-            self._started += max(0, missing)
-        for _ in range(missing):
-            threading.Thread(target=self._serve, name="scan", daemon=True).start()
         for _ in range(woken):
             self._wakings.put(None)
 
@@ -251,19 +257,23 @@ class ScanPool:
             return run, place
 
     def _make(self, run: _RunningSteps, place: int) -> None:
-        begun, computed = clock.elapsed_seconds(), clock.thread_seconds()
         try:
+            begun, computed = clock.elapsed_seconds(), clock.thread_seconds()
             run.results[place] = run.lot.calls[place]()
+            waited = clock.elapsed_seconds() - begun - (clock.thread_seconds() - computed)
+            self._count(run, place, begun, waited)
         except BaseException as error:  # noqa: BLE001 - raised in the generator
             run.error = error
-        waited = clock.elapsed_seconds() - begun - (clock.thread_seconds() - computed)
         with self._lock:
-            # What began before the number changed says nothing of the threads there are.
-            if round(begun * SECOND_NS) >= self._pace.since_ns:
-                waited_ns = round(max(0.0, waited) * SECOND_NS)
-                self._pace.took(run.lot.kind, 1, run.operations_of(place), waited_ns)
             run.missing -= 1
             is_last = not run.missing
         if is_last:
             self._done.put(run)
             os.eventfd_write(self.descriptor, 1)
+
+    def _count(self, run: _RunningSteps, place: int, begun: float, waited: float) -> None:
+        """Tell of a call; what began before the number changed says nothing of the threads now."""
+        with self._lock:
+            if round(begun * SECOND_NS) >= self._pace.since_ns:
+                waited_ns = round(max(0.0, waited) * SECOND_NS)
+                self._pace.took(run.lot.kind, 1, run.operations_of(place), waited_ns)
