@@ -129,6 +129,13 @@ def test_a_file_system_that_makes_wait_does_not_take_the_processor():
     assert any("scan threads" in sentence for sentence in sentences(late))
 
 
+def test_what_is_gained_without_the_bound_counts_the_start():
+    prediction = of(profile(walk_seconds=0.01, cores=2), "incremental")
+    gain = prediction.seconds / (START_SECONDS + 0.01)
+    said = f"Without that bound it would be {gain:.1f} times as fast, then the disk."
+    assert said in list(sentences(prediction))
+
+
 def test_the_start_is_part_of_every_prediction():
     tiny = of(profile(files=10, size_bytes=1e4, walk_seconds=1e-3, warm_seconds=1e-3), "full")
     assert START_SECONDS < tiny.seconds < 2 * START_SECONDS

@@ -125,9 +125,8 @@ def sentences(prediction: Prediction) -> Iterator[str]:
     elif len(prediction.stages) > 1:
         others = [stage for stage in prediction.stages if stage != bound]
         second = max(others, key=prediction.seconds_of)
-        gain = whole / max(prediction.seconds_of(second), 1e-9)
-        if gain < 1000:
-            yield f"Without that bound it would be {gain:.1f} times as fast, then the {second}."
+        gain = prediction.seconds / (START_SECONDS + prediction.seconds_of(second))
+        yield f"Without that bound it would be {gain:.1f} times as fast, then the {second}."
     yield from _advice(bound, parts[0].name)
 
 
