@@ -14,7 +14,9 @@ from kit.rows_strategy import page_groups, rows
 from strongroom.errors import DamageError
 from strongroom.rows.rows import (
     comparison_digest,
+    decode_groups,
     decode_rows,
+    encode_groups,
     encode_rows,
     join_rows,
     new_rows,
@@ -31,12 +33,19 @@ def test_rows_reach_another_process_as_they_are(some):
     assert decode_rows(encode_rows(some)) == some
 
 
+@given(st.lists(SIGNED, max_size=4))
+def test_rows_of_several_directories_reach_another_process_as_they_are(some):
+    assert decode_groups(encode_groups(some)) == some
+
+
 @given(st.binary(max_size=60))
 def test_other_bytes_from_a_process_are_damage(noise):
     with pytest.raises(DamageError):
         decode_rows(msgspec.msgpack.encode([noise]))
     with pytest.raises(DamageError):
         decode_rows(noise[:-1])
+    with pytest.raises(DamageError):
+        decode_groups(msgspec.msgpack.encode([[noise]]))
 
 
 @given(SIGNED, st.sets(st.integers(0, 8), max_size=4))

@@ -19,7 +19,7 @@ from blake3 import blake3
 from strongroom.errors import DamageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview | array[int]"
 
@@ -212,43 +212,67 @@ _Wire = tuple[
 ]
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Wire)
+_decoder_of_many = msgspec.msgpack.Decoder(list[_Wire])
 
 
 def encode_rows(rows: Rows) -> bytes:
     """For sending between processes of one machine; not a storage format."""
-    return _encoder.encode(
-        (
-            rows.directory,
-            rows.names,
-            rows.row_count,
-            rows.stats,
-            rows.part_counts.tobytes(),
-            rows.targets,
-            rows.xattrs,
-            rows.flags,
-            rows.states,
-            rows.extents,
-            rows.part_blocks,
-            rows.part_slots.tobytes(),
-            rows.signatures,
-            rows.signature_name,
-        )
-    )
+    return _encoder.encode(_wire(rows))
 
 
 def decode_rows(data: Buffer) -> Rows:
     """What `encode_rows` encoded. Raises DamageError when the bytes are invalid."""
     try:
-        (
-            directory, names, row_count, stats, counts, targets, xattrs, flags, states, extents,
-            part_blocks, slots, signatures, signature_name,
-        ) = _decoder.decode(data)  # fmt: skip
+        return _of_wire(_decoder.decode(data))
     except msgspec.DecodeError as error:
-        raise DamageError(f"rows from a worker process do not decode: {error}") from error
+        raise _undecodable(error) from error
+
+
+def encode_groups(groups: Iterable[Rows]) -> bytes:
+    """`encode_rows` of rows of several directories, or slices of them."""
+    return _encoder.encode(list(map(_wire, groups)))
+
+
+def decode_groups(data: Buffer) -> list[Rows]:
+    """What `encode_groups` encoded. Raises DamageError when the bytes are invalid."""
+    try:
+        return list(map(_of_wire, _decoder_of_many.decode(data)))
+    except msgspec.DecodeError as error:
+        raise _undecodable(error) from error
+
+
+def _wire(rows: Rows) -> _Wire:
+    return (
+        rows.directory,
+        rows.names,
+        rows.row_count,
+        rows.stats,
+        rows.part_counts.tobytes(),
+        rows.targets,
+        rows.xattrs,
+        rows.flags,
+        rows.states,
+        rows.extents,
+        rows.part_blocks,
+        rows.part_slots.tobytes(),
+        rows.signatures,
+        rows.signature_name,
+    )
+
+
+def _of_wire(wire: _Wire) -> Rows:
+    (
+        directory, names, row_count, stats, counts, targets, xattrs, flags, states, extents,
+        part_blocks, slots, signatures, signature_name,
+    ) = wire  # fmt: skip
     return Rows(
         directory, names, row_count, stats, array("I", counts), targets, xattrs, flags, states,
         extents, part_blocks, array("H", slots), signatures, signature_name,
     )  # fmt: skip
+
+
+def _undecodable(error: msgspec.DecodeError) -> DamageError:
+    return DamageError(f"rows from a worker process do not decode: {error}")
 
 
 def zero_array(typecode: str, count: int) -> array[int]:

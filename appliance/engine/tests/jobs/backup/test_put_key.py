@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kit.user import User
+from strongroom.repo.listing.page_builder import MIN_PAGE_ROWS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,19 @@ def test_an_unchanged_tree_is_not_read_again(agent: User, user: User, tree: Path
     assert files_read(agent, tree) == 1
     user.assert_restores(tree)
     assert [snapshot["level"] for snapshot in user.snapshots()] == ["full", *["incremental"] * 2]
+
+
+def test_a_large_listing_is_kept(agent: User, user: User, source: Path) -> None:
+    """Shards encode large pages, so the coordinator keeps what it has not encoded itself."""
+    for number in range(MIN_PAGE_ROWS + 500):
+        (source / f"{number:06}").touch()
+    (source / "content").write_bytes(b"some")
+    time.sleep(0.1)
+    first = agent.backup(source).summary
+    second = agent.backup(source).summary
+    assert (second["files_read"], second["parent"]) == (0, first["snapshot"])
+    user.assert_restores(source)
+    assert user.run("check").code == 0
 
 
 def test_the_cache_tells_nothing_and_is_for_its_owner_only(agent: User, tree: Path) -> None:

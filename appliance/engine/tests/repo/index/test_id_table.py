@@ -64,6 +64,29 @@ def test_more_ids_than_the_dictionary_takes_in_many_batches(size):
     assert (table.find(random.bytes(5000 * size)) == -1).all()
 
 
+@given(batches=batches)
+@settings(deadline=None)
+@pytest.mark.usefixtures("small_runs")
+def test_what_is_added_if_new_was_not_there_and_is_then(batches):
+    table = IdTable(24)
+    known = set()
+    for turn, batch in enumerate(batches):
+        values = range(turn * 100, turn * 100 + len(batch))
+        was_new = table.add_if_new(b"".join(batch), values)
+        assert not (was_new and known & set(batch))
+        if was_new:
+            known |= set(batch)
+            assert table.find(b"".join(batch)).tolist() == list(values)
+        assert len(table) == len(known)
+
+
+def test_a_small_table_adds_what_is_new():
+    table = IdTable(16)
+    assert table.add_if_new(bytes(16) + b"\1" * 16, [0, 1])
+    assert not table.add_if_new(b"\1" * 16 + b"\2" * 16, [2, 3])
+    assert table.find(b"\1" * 16 + b"\2" * 16).tolist() == [1, -1]
+
+
 def test_an_empty_table_finds_nothing():
     table = IdTable(16)
     assert table.find(bytes(32)).tolist() == [-1, -1]

@@ -19,6 +19,7 @@ from strongroom.jobs.backup.coordinator import Coordinator
 from strongroom.jobs.backup.parent import choose_parent, open_parent
 from strongroom.jobs.backup.parent_cache import ParentCache
 from strongroom.jobs.backup.shards.group import ShardGroup
+from strongroom.jobs.backup.shards.page_tasks import PageTasks
 from strongroom.jobs.writing.deduplication import Deduplication
 from strongroom.jobs.writing.dry_pack import DryPack
 from strongroom.jobs.writing.listing import ListingWriter
@@ -213,6 +214,7 @@ class _Backup:
             if base is not None:
                 totals = base.totals
                 progress.total(totals.files, totals.content_bytes, is_estimate=True)
+            pages = PageTasks(shards.channels, keeps_raw=keeper is not None)
             listing = ListingWriter(
                 self._repository.writer,
                 self._stored.blocks,
@@ -222,6 +224,7 @@ class _Backup:
                 NullProgress(),
                 None if keeper is None else keeper.add,
                 None if parent is None else parent.reference_of,
+                pages.offer,
             )
             coordinator = Coordinator(
                 shards.channels,
@@ -230,6 +233,7 @@ class _Backup:
                 self._take_footer,
                 parent,
                 listing,
+                pages,
                 progress,
                 shards.tally,
                 shards.pace,

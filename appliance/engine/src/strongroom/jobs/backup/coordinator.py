@@ -27,6 +27,7 @@ from strongroom.jobs.backup.shards.messages import (
     Flush,
     Lost,
     PackStored,
+    PageIsEncoded,
     ParentRows,
     ParentWanted,
     ReadContent,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.backup.parent_listing import ParentListing
     from strongroom.jobs.backup.shards.examined import ExaminedEntry
     from strongroom.jobs.backup.shards.messages import FromShard, OfScan
+    from strongroom.jobs.backup.shards.page_tasks import PageTasks
     from strongroom.jobs.backup.shards.shared_pace import SharedPace
     from strongroom.jobs.backup.shards.tally import ShardTally
     from strongroom.jobs.writing.deduplication import ChunkGroup, GroupAnswer
@@ -104,9 +106,9 @@ class Coordinator:
     """Runs the shards until the listing is complete.
 
     `claim(group)` decides about one group of chunks; `footer(footer)` takes the footer of a
-    finished pack; `listing` takes rows in order; `known_problems` are reported with those found;
-    public files below `share_below` are offered. `count` gives the totals once it is done; `tell`
-    gets what becomes of each entry.
+    finished pack; `listing` takes rows in order, and offers its pages to `pages`; `known_problems`
+    are reported with those found; public files below `share_below` are offered. `count` gives the
+    totals once it is done; `tell` gets what becomes of each entry.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Coordinator:
         footer: Callable[[PackFooter], None],
         parent: ParentListing | None,
         listing: ListingWriter,
+        pages: PageTasks,
         progress: Progress,
         tally: ShardTally,
         pace: SharedPace,
@@ -130,6 +133,7 @@ class Coordinator:
         self._footer = footer
         self._parent = parent
         self._listing = listing
+        self._pages = pages
         self._progress = progress
         self._tally = tally
         self._pace = pace
@@ -169,6 +173,7 @@ class Coordinator:
                 self._turn(selector)
             for rows in self._streams.rest():
                 self._listing.add(rows)
+            self._listing.end()
             for shard in self._shards:
                 shard.channel.post(Finish())
             self._send_posted(selector)
@@ -234,6 +239,9 @@ class Coordinator:
                 return
             case PackStored():
                 self._footer(message.footer)
+                return
+            case PageIsEncoded():
+                self._pages.take(message)
                 return
         self._has_moved = True
         match message:

@@ -63,9 +63,12 @@ class Deduplication:
         ids, lengths, block = group.ids, group.lengths, group.block_id
         if self._table is None:
             self._table = self._load()
+        new = list(range(len(lengths) // 4))
+        if self._table.add_if_new(block, ids):
+            self._count(lengths)
+            return GroupAnswer(block, new, [])
         places = self._table.claim(ids)
         known = [(position, *reference) for position, reference in places.items()]
-        new = list(range(len(lengths) // 4))
         if places:
             new = [place for place in new if place not in places]
         if not new:
@@ -77,6 +80,9 @@ class Deduplication:
             block_key = self._keys.content(offered=group.offered).block_key
             block = block_id(block_key, ids_and_lengths(ids, lengths))
         self._table.add(block, ids)
-        self.new_chunks += len(new)
-        self.new_bytes += sum(memoryview(lengths).cast("I"))
+        self._count(lengths)
         return GroupAnswer(block, new, known)
+
+    def _count(self, lengths: bytes) -> None:
+        self.new_chunks += len(lengths) // 4
+        self.new_bytes += sum(memoryview(lengths).cast("I"))

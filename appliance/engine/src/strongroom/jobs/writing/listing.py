@@ -2,16 +2,18 @@
 
 A page is one chunk in a block of its own in a listing pack. A page that is stored already (an
 unchanged region of the parent's listing) costs one look-up; one whose rows are those of a page of
-the parent, untouched, is not even encoded.
+the parent, untouched, is not even encoded. Others may encode pages: then they are stored in the
+order in which they come back.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from strongroom.content.codecs import Compressor, parse_compression
-from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
-from strongroom.repo.listing.page import encode_page
+from msgspec import structs
+
+from strongroom.jobs.writing.page_encoding import PageEncoder
 from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.snapshots import PageReference
 from strongroom.rows.entry_counts import count_entries
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.jobs.writing.pack_lanes import OpenPack
+    from strongroom.jobs.writing.page_encoding import EncodedPage
     from strongroom.progress import Progress
     from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.keys.roles import PutKey
@@ -40,14 +43,18 @@ class ListingWriter:
         progress: Progress,
         keep: Callable[[bytes, bytes], None] | None = None,
         reference_of: Callable[[list[Rows]], PageReference | None] | None = None,
+        offer: Callable[[list[Rows], Callable[[EncodedPage], None]], bool] | None = None,
     ) -> None:
         """`keep(block id, page)` is called for every page, new or not.
 
         `reference_of(rows)`: the page of the parent that is known to have just these rows.
+        `offer(rows, done)`: whether others encode a page; then `done` is called in this thread
+        before `finish` is, with raw bytes where there is a `keep`.
         """
         self._keep = keep
         self._reference_of = reference_of
-        self._keys = key.client.own
+        self._offer = offer
+        self._encoder = PageEncoder(key.client.own)
         self._blocks = blocks
         self._written: set[bytes] = set()
         self._new_pack = new_pack
@@ -56,7 +63,6 @@ class ListingWriter:
         self._progress = progress
         self._pack: OpenPack | None = None
         self._builder = PageBuilder()
-        self._compressor = Compressor(parse_compression("zstd1"))
         self.pages: list[PageReference] = []
         self.files = 0
         self.directories = 0
@@ -68,13 +74,18 @@ class ListingWriter:
         for page in self._builder.add(rows):
             self._store(page)
 
-    def finish(self) -> list[PageReference]:
-        """Store the rest and finish the pack. Raises StoreError."""
+    def end(self) -> None:
+        """Encode, or offer, the last page: no more rows come. Raises StoreError."""
         for page in self._builder.finish():
             self._store(page)
+
+    def finish(self) -> list[PageReference]:
+        """Store the rest and finish the pack. Raises StoreError."""
+        self.end()
         if self._pack is not None:
             pack, self._pack = self._pack, None
             self._finished(pack.finish())
+        assert all(page.block_id for page in self.pages), "a page was offered and not encoded"
         return self.pages
 
     def abort(self) -> None:
@@ -90,34 +101,40 @@ class ListingWriter:
             if reference is not None and self._has(reference.block_id):
                 self.pages.append(reference)
                 return
-        raw = encode_page(page)
-        chunk = chunk_id(self._keys.chunk_key, raw)
-        length = len(raw).to_bytes(4, "little")
-        block = block_id(self._keys.block_key, ids_and_lengths(chunk, length))
-        if self._keep is not None:
-            self._keep(block, raw)
-        if block not in self._written and not self._has(block):
-            self._written.add(block)
-            codec, stored = self._compressor.compress(raw)
-            if self._pack is None:
-                self._pack = self._new_pack()
-            self._pack.add(block, chunk, [len(raw)], codec, stored, len(raw))
-            if self._pack.size_bytes >= self._pack_size_bytes:
-                pack, self._pack = self._pack, None
-                self._finished(pack.finish())
         first = page[0]
+        place = len(self.pages)
+        # Its block is known once it is encoded.
         self.pages.append(
             PageReference(
                 first_directory=first.directory,
                 first_name=first.names.partition(b"\0")[0],
-                block_id=block,
+                block_id=b"",
                 row_count=sum(rows.row_count for rows in page),
                 content_bytes=content_bytes,
             )
         )
+        if self._offer is None or not self._offer(page, partial(self._encoded, place)):
+            keeps_raw = self._keep is not None
+            self._encoded(place, self._encoder.encode(page, self._has, keeps_raw=keeps_raw))
+
+    def _encoded(self, place: int, page: EncodedPage) -> None:
+        """Page `place` is encoded: store it, unless it is stored."""
+        block = page.block_id
+        if self._keep is not None:
+            self._keep(block, page.raw)
+        if not self._has(block):
+            self._written.add(block)
+            if self._pack is None:
+                self._pack = self._new_pack()
+            length = page.raw_length
+            self._pack.add(block, page.chunk_id, [length], page.codec, page.stored, length)
+            if self._pack.size_bytes >= self._pack_size_bytes:
+                pack, self._pack = self._pack, None
+                self._finished(pack.finish())
+        self.pages[place] = structs.replace(self.pages[place], block_id=block)
 
     def _has(self, block: bytes) -> bool:
-        return bool(self._blocks.has_blocks(block).all())
+        return block in self._written or bool(self._blocks.has_blocks(block).all())
 
     def _count(self, page: list[Rows]) -> int:
         """Add a page to the totals; the bytes of its files."""

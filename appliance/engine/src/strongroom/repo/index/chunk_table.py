@@ -51,8 +51,6 @@ class ChunkTable:
     def claim(self, ids: bytes) -> dict[int, Reference]:
         """Where those of n * 24 bytes of ids are that are known, by their number."""
         with self._lock:
-            if self._table.has_none(ids):
-                return {}
             found = self._table.find(ids)
             known = (found >= 0).nonzero()[0]
             if not len(known):
@@ -62,9 +60,16 @@ class ChunkTable:
     def add(self, block_id: bytes, ids: bytes) -> None:
         """The chunks of a new block, in the order of their slots; n * 24 bytes of ids."""
         with self._lock:
-            base = (len(self._block_ids) // BLOCK_ID_SIZE) << _SLOT_BITS
+            self._table.add(ids, self._next_values(ids))
             self._block_ids += block_id
-            self._table.add(ids, range(base, base + len(ids) // CHUNK_ID_SIZE))
+
+    def add_if_new(self, block_id: bytes, ids: bytes) -> bool:
+        """`add`, if it is quickly said that none of the chunks is known; whether it was."""
+        with self._lock:
+            is_new = self._table.add_if_new(ids, self._next_values(ids))
+            if is_new:
+                self._block_ids += block_id
+            return is_new
 
     def add_columns(self, parts: list[BlockColumns]) -> None:
         """All live chunks of many packs at once; `parts` is emptied."""
@@ -72,6 +77,11 @@ class ChunkTable:
             return
         with self._lock:
             self._table.add_columns(*self._gather(parts))
+
+    def _next_values(self, ids: bytes) -> range:
+        """The values of the chunks of the block that comes next."""
+        base = (len(self._block_ids) // BLOCK_ID_SIZE) << _SLOT_BITS
+        return range(base, base + len(ids) // CHUNK_ID_SIZE)
 
     def _gather(
         self, parts: list[BlockColumns]

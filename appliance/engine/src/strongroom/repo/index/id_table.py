@@ -131,11 +131,17 @@ class IdTable:
 
     def add(self, ids: bytes, values: Sequence[int]) -> None:
         """Add a few: n ids joined and n values."""
-        recent = self._recent
-        recent.update(zip(np.frombuffer(ids, self._item).tolist(), values, strict=True))
-        if len(recent) >= (RECENT_LIMIT if self._runs else FIRST_LIMIT):
-            self.add_many(b"".join(recent), np.fromiter(recent.values(), np.int64, len(recent)))
-            recent.clear()
+        self._add_items(np.frombuffer(ids, self._item).tolist(), values)
+
+    def add_if_new(self, ids: bytes, values: Sequence[int]) -> bool:
+        """`add`, if it is quickly said that none of the ids is in the table; whether it was."""
+        if self._runs:
+            return False
+        items = np.frombuffer(ids, self._item).tolist()
+        if not self._recent.keys().isdisjoint(items):
+            return False
+        self._add_items(items, values)
+        return True
 
     def add_many(self, ids: bytes, values: NDArray[np.int64]) -> None:
         """Add many at once: n ids joined and n values; of equal ids the first is found."""
@@ -159,12 +165,6 @@ class IdTable:
             return self.find_words(self._words(ids))
         items = np.frombuffer(ids, self._item).tolist()
         return np.fromiter(map(self._recent.get, items, repeat(-1)), np.int64, len(items))
-
-    def has_none(self, ids: bytes) -> bool:
-        """Whether it is quickly said that none of them is in the table."""
-        if self._runs:
-            return False
-        return self._recent.keys().isdisjoint(np.frombuffer(ids, self._item).tolist())
 
     def find_words(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """`find` of ids as rows of their 8-byte words."""
@@ -191,6 +191,13 @@ class IdTable:
                 if value >= 0:
                     break
         return value
+
+    def _add_items(self, items: list[bytes], values: Sequence[int]) -> None:
+        recent = self._recent
+        recent.update(zip(items, values, strict=True))
+        if len(recent) >= (RECENT_LIMIT if self._runs else FIRST_LIMIT):
+            self.add_many(b"".join(recent), np.fromiter(recent.values(), np.int64, len(recent)))
+            recent.clear()
 
     def _words(self, ids: bytes) -> NDArray[np.uint64]:
         return np.frombuffer(ids, np.uint64).reshape(-1, self._id_size // 8)

@@ -28,6 +28,8 @@ _DIRECTORY_MASK: Final = 63
 _PART_BYTES: Final = 18
 _EXTENT_BYTES: Final = 16
 _HEAVY_BYTES: Final = 256
+# Up to so many rows numpy takes longer than a loop does.
+_FEW_ROWS: Final = 256
 
 
 class PageBuilder:
@@ -118,7 +120,7 @@ class PageBuilder:
 def _heavy_rows(rows: Rows) -> dict[int, int]:
     """Bytes of the heavy rows; judged row by row, so that slicing makes no difference."""
     weights: dict[int, int] = {}
-    if max(rows.part_counts) * _PART_BYTES >= _HEAVY_BYTES:
+    if _most_parts(rows) * _PART_BYTES >= _HEAVY_BYTES:
         for row, count in enumerate(rows.part_counts):
             weights[row] = count * _PART_BYTES
     for texts in (rows.targets, rows.xattrs):
@@ -127,3 +129,9 @@ def _heavy_rows(rows: Rows) -> dict[int, int]:
     for row, extents in rows.extents.items():
         weights[row] = weights.get(row, 0) + len(extents) * _EXTENT_BYTES
     return {row: weight for row, weight in weights.items() if weight >= _HEAVY_BYTES}
+
+
+def _most_parts(rows: Rows) -> int:
+    if rows.row_count <= _FEW_ROWS:
+        return max(rows.part_counts)
+    return int(np.frombuffer(rows.part_counts, np.uint32).max())

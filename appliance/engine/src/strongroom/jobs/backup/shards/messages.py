@@ -16,6 +16,7 @@ from strongroom.jobs.writing.deduplication import (  # noqa: TC001 - msgspec rea
     ChunkGroup,
     GroupAnswer,
 )
+from strongroom.jobs.writing.page_encoding import EncodedPage  # noqa: TC001 - msgspec reads annotations
 from strongroom.repo.packs import PackFooter  # noqa: TC001 - msgspec reads annotations
 from strongroom.sources.problem import Problem  # noqa: TC001 - msgspec reads annotations
 
@@ -72,6 +73,17 @@ class ParentRows(WorkerMessage, frozen=True, tag="rows"):
     """The answer to ParentWanted."""
 
     rows: bytes
+
+
+class EncodePage(WorkerMessage, frozen=True, tag="page"):
+    """Encode a page of the listing, as soon as this comes, whatever else waits.
+
+    groups: its rows, by `encode_groups`. keeps_raw: as of `PageEncoder`.
+    """
+
+    number: int
+    groups: bytes
+    keeps_raw: bool
 
 
 class Flush(WorkerMessage, frozen=True, tag="flush"):
@@ -161,6 +173,13 @@ class Settled(WorkerMessage, frozen=True, tag="settled"):
     deferred: list[int]
 
 
+class PageIsEncoded(WorkerMessage, frozen=True, tag="page-is-encoded"):
+    """The answer to EncodePage."""
+
+    number: int
+    page: EncodedPage
+
+
 class Examined(WorkerMessage, frozen=True, tag="examined"):
     """Entries of a directory and what becomes of each, for a backup that tells that."""
 
@@ -185,10 +204,18 @@ class Finished(WorkerMessage, frozen=True, tag="finished"):
 
 
 ShardTask: TypeAlias = ScanDirectory | ReadContent | ReadStreams | Flush | Finish
-ToShard: TypeAlias = ShardTask | Claimed | ParentRows
+ToShard: TypeAlias = ShardTask | Claimed | ParentRows | EncodePage
 OfScan: TypeAlias = Scanned | DirectorySlice | Sliced | Same | ParentWanted | Lost
 FromShard: TypeAlias = (
-    OfScan | ContentIsRead | Settled | Claim | PackStored | Examined | Finished | Failed
+    OfScan
+    | ContentIsRead
+    | Settled
+    | Claim
+    | PackStored
+    | PageIsEncoded
+    | Examined
+    | Finished
+    | Failed
 )
 
 decode_to_shard: Callable[[memoryview], ToShard] = msgspec.msgpack.Decoder(ToShard).decode

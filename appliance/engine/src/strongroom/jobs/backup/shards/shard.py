@@ -25,8 +25,10 @@ from strongroom.jobs.backup.shards.directory_work import DirectoryWork
 from strongroom.jobs.backup.shards.messages import (
     Claim,
     Claimed,
+    EncodePage,
     Finish,
     Finished,
+    PageIsEncoded,
     ParentRows,
     ParentWanted,
     ReadContent,
@@ -37,7 +39,9 @@ from strongroom.jobs.backup.shards.messages import (
 from strongroom.jobs.backup.shards.scan_places import Places
 from strongroom.jobs.backup.shards.scan_threads import ALL_HERE, ScanPool, run_here
 from strongroom.jobs.writing.block_assembly import BlockAssembler
-from strongroom.jobs.writing.stages import WAIT
+from strongroom.jobs.writing.page_encoding import PageEncoder
+from strongroom.jobs.writing.stages import COMPRESS, WAIT
+from strongroom.rows.rows import decode_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +89,7 @@ class Shard:
         self._tasks: deque[ShardTask] = deque()
         self._claim_answers: deque[list[GroupAnswer]] = deque()
         self._rows_answers: deque[bytes] = deque()
+        self._pages = PageEncoder(keys.own)
         self._assembler = BlockAssembler(keys, lane, self._claim, self._claim_answer)
         self._reader = ContentReader(
             self._assembler, tuning, keys, rules.treatments, lane.compressions, tally
@@ -177,8 +182,15 @@ class Shard:
                 self._claim_answers.append(message.answers)
             elif isinstance(message, ParentRows):
                 self._rows_answers.append(message.rows)
+            elif isinstance(message, EncodePage):
+                with self._times.during(COMPRESS):
+                    self._encode_page(message)
             else:
                 self._tasks.append(message)
+
+    def _encode_page(self, task: EncodePage) -> None:
+        page = self._pages.encode(decode_groups(task.groups), _is_new, keeps_raw=task.keeps_raw)
+        self._channel.post(PageIsEncoded(task.number, page))
 
     def _read_streams(self, task: int) -> None:
         """Each stream is a regular file in the root, owned by the user who runs the backup."""
@@ -207,3 +219,8 @@ class Shard:
         self._channel.post(message)
         if not self._tasks:
             self._channel.flush()
+
+
+def _is_new(_block: bytes) -> bool:
+    """The coordinator knows what is stored."""
+    return False

@@ -1,0 +1,155 @@
+"""The pages of a listing are the same whoever encodes them, and whenever they come back."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kit.memory_store import MemoryStore
+from kit.rows_strategy import page_groups
+from kit.tiny_backup import new_repository
+from strongroom.jobs.backup.shards.messages import PageIsEncoded
+from strongroom.jobs.backup.shards.page_tasks import PageTasks
+from strongroom.jobs.writing.listing import ListingWriter
+from strongroom.jobs.writing.page_encoding import PageEncoder
+from strongroom.progress import NullProgress
+from strongroom.repo.listing.page import decode_page
+from strongroom.repo.listing.page_builder import MIN_PAGE_ROWS
+from strongroom.rows.rows import ROW_BYTES, decode_groups, new_rows
+
+if TYPE_CHECKING:
+    from strongroom.rows.rows import Rows
+
+KEY = new_repository(MemoryStore()).writer
+PACK_BYTES = 1 << 20
+
+
+class Pack:
+    """Keeps what it is given; its footer is itself."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[bytes, bytes] = {}
+        self.size_bytes = 0
+        self.is_finished = False
+
+    def add(self, block_id, chunk_ids, chunk_lengths, codec, compressed, raw_length) -> None:
+        assert block_id not in self.blocks
+        self.blocks[block_id] = bytes(compressed)
+        self.size_bytes += len(compressed)
+
+    def finish(self) -> Pack:
+        self.is_finished = True
+        return self
+
+
+class Blocks:
+    """What the repository has already."""
+
+    def __init__(self, known: set[bytes]) -> None:
+        self.known = known
+
+    def has_blocks(self, block: bytes):
+        return np.array([block in self.known])
+
+
+class Elsewhere:
+    """Encodes every second page later, the last first."""
+
+    def __init__(self) -> None:
+        self.waiting = []
+        self.offers = 0
+
+    def offer(self, page, done) -> bool:
+        self.offers += 1
+        if self.offers % 2:
+            self.waiting.append((page, done))
+        return bool(self.offers % 2)
+
+    def answer(self) -> None:
+        encoder = PageEncoder(KEY.client.own)
+        while self.waiting:
+            page, done = self.waiting.pop()
+            done(encoder.encode(page, lambda _block: False, keeps_raw=True))
+
+
+def written(groups: list[Rows], elsewhere: Elsewhere | None, known: set[bytes]):
+    """The pages, the blocks that were stored, and the pages as they were kept."""
+    packs: list[Pack] = []
+
+    def new_pack() -> Pack:
+        packs.append(Pack())
+        return packs[-1]
+
+    kept: dict[bytes, bytes] = {}
+    offer = None if elsewhere is None else elsewhere.offer
+    writer = ListingWriter(
+        KEY, Blocks(known), new_pack, lambda _footer: None, PACK_BYTES, NullProgress(),
+        kept.__setitem__, None, offer,
+    )  # fmt: skip
+    for rows in groups:
+        writer.add(rows)
+    writer.end()
+    if elsewhere is not None:
+        elsewhere.answer()
+    pages = writer.finish()
+    assert all(pack.is_finished for pack in packs)
+    return pages, {block: data for pack in packs for block, data in pack.blocks.items()}, kept
+
+
+@pytest.fixture
+def small_pages(monkeypatch):
+    monkeypatch.setattr("strongroom.repo.listing.page_builder.MIN_PAGE_ROWS", 4)
+    monkeypatch.setattr("strongroom.repo.listing.page_builder.MAX_PAGE_ROWS", 8)
+
+
+@pytest.mark.usefixtures("small_pages")
+@given(page_groups(), st.integers(0, 3))
+def test_pages_encoded_elsewhere_are_the_same(groups, known_pages):
+    pages, stored, kept = written(groups, None, set())
+    assert [decode_page(kept[page.block_id])[0].directory for page in pages] == [
+        page.first_directory for page in pages
+    ]
+    known = {page.block_id for page in pages[:known_pages]}
+    elsewhere = Elsewhere()
+    assert written(groups, elsewhere, known)[0] == pages
+    assert elsewhere.offers == len(pages)
+    _, again, kept_again = written(groups, Elsewhere(), known)
+    assert kept_again == kept
+    assert again == {block: data for block, data in stored.items() if block not in known}
+
+
+class Channel:
+    """Keeps what is posted."""
+
+    def __init__(self) -> None:
+        self.posted = []
+
+    def post(self, message) -> None:
+        self.posted.append(message)
+
+
+def page_of(count: int) -> list[Rows]:
+    names = [b"%06d" % number for number in range(count)]
+    return [new_rows(b"folder", names, array("q", bytes(ROW_BYTES * count)))]
+
+
+def test_shards_get_large_pages_and_not_more_than_they_have_room_for():
+    channels = [Channel(), Channel()]
+    tasks = PageTasks(channels, keeps_raw=False)
+    done = []
+    assert not tasks.offer(page_of(MIN_PAGE_ROWS - 1), done.append)
+    page = page_of(MIN_PAGE_ROWS)
+    assert [tasks.offer(page, done.append) for _ in range(5)] == [True] * 4 + [False]
+    assert [len(channel.posted) for channel in channels] == [2, 2]
+    task = channels[1].posted[0]
+    assert decode_groups(task.groups) == page
+    encoded = PageEncoder(KEY.client.own).encode(page, lambda _block: False, keeps_raw=False)
+    tasks.take(PageIsEncoded(task.number, encoded))
+    assert done == [encoded]
+    assert tasks.offer(page, done.append)
+    assert [len(channel.posted) for channel in channels] == [2, 3]
