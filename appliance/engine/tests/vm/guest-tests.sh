@@ -8,6 +8,7 @@ export PYTHONPATH=/engine/src
 if [ "${1:-}" = --bench ]; then
     shift
     modprobe tls
+    [ "$1" != bacula-nfs ] || systemctl start nfs-server
     /opt/strongroom/bin/python -m strongroom bench "$@" --quiet --markdown /tmp/page.md && cat /tmp/page.md
 else
     /opt/strongroom/bin/python -m pytest -p no:cacheprovider -q -m vm tests/vm/guest "$@"

@@ -4,7 +4,10 @@
 #     run_in_guest.sh [SUITE] [PYTEST ARGUMENT...]      SUITE: trixie (Python 3.13) or bookworm (3.11)
 #     run_in_guest.sh SUITE --bench SUITE-OF-BENCH [OPTION...]
 #
-# The second form runs `strongroom bench` there instead, and prints its page of Markdown.
+# The second form runs `strongroom bench` there instead, and prints its page of Markdown; for NFS:
+#
+#     GUEST_SECONDS=3600 run_in_guest.sh trixie --bench bacula-nfs --scale 0.2 --rounds 1 --delays 20,100
+#
 # Needs Debian, root and mmdebstrap; what it builds stays in build/vm and is used again. It works
 # without KVM: a guest boots in 15 to 30 s in software. QEMU is Debian 13's also on Debian 12, whose
 # own crashes guests of Debian 13. Exit status: that of pytest in the guest, 99 when it never ended.
@@ -59,7 +62,6 @@ if [ "$(cat "$root.made-from" 2>/dev/null)" != "$made_from" ]; then
         --find-links /wheels $(cd "$build/wheels-$suite" && ls | sed 's/.*/\/wheels\/&/')
     rm -rf "$root/wheels"
     install -m 0644 "$here/guest-tests.service" "$root/etc/systemd/system/"
-    install -m 0755 "$here/guest-tests.sh" "$root/usr/local/bin/guest-tests"
     chroot "$root" systemctl enable --quiet guest-tests.service
     chroot "$root" systemctl mask --quiet getty@tty1.service serial-getty@ttyS0.service \
         systemd-networkd-wait-online.service apt-daily.timer apt-daily-upgrade.timer
@@ -72,6 +74,7 @@ say "making the disk"
 rm -rf "$root/engine"
 mkdir -p "$root/engine"
 cp -r "$engine/src" "$engine/tests" "$engine/build_backend" "$engine/pyproject.toml" "$root/engine/"
+install -m 0755 "$here/guest-tests.sh" "$root/usr/local/bin/guest-tests"
 [ $# -eq 0 ] || printf '%q ' "$@" > "$root/engine/arguments"
 disk=$build/$suite.disk
 rm -f "$disk"

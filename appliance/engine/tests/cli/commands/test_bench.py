@@ -9,6 +9,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from kit.command import Command
+from strongroom.cli.main import main
+from strongroom.errors import UsageError
 
 FEW = ("--rounds", "1", "--scale", "0.0005")
 
@@ -54,7 +56,20 @@ def test_a_suite_gives_a_table_a_chart_and_pages_and_leaves_nothing(command, wor
         (["obnam", "--scale", "2"], "--scale is above 0 and at most 1"),
         (["obnam", "--rounds", "0"], "--rounds is between 1 and 100"),
         (["obnam", "--work", "/none"], "--work /none: No such file or directory"),
+        (["obnam", "--delays", "1"], "--delays is for bacula-latency and bacula-nfs, not obnam"),
+        (["bacula-nfs", "--delays", "1,x"], "--delays 1,x: write milliseconds of at most 1000"),
+        (["bacula-nfs", "--delays", "nan"], "--delays nan: write milliseconds of at most 1000"),
     ],
 )
 def test_what_cannot_be_measured_is_one_clear_error(command, words, said):
     assert said in command.run("bench", *words, exit_code=2).stderr
+
+
+def test_delays_are_those_that_the_suite_measures(monkeypatch, capsys, work):
+    def measure(folder, scale, rounds, tell, delays):
+        raise UsageError(f"asked for {delays}")
+
+    monkeypatch.setattr("strongroom.measure.suites.bacula_latency.measure_nfs", measure)
+    words = ["bench", "bacula-nfs", "--delays", "20,0.5", "--work", str(work)]
+    assert main(words) == 2
+    assert "asked for (20.0, 0.5)" in capsys.readouterr().err

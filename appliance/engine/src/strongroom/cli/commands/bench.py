@@ -42,6 +42,7 @@ EPILOG = _EPILOG.format(
 # Not the temporary folder, which often lies in memory.
 _LARGE_TEMPORARY: Final = "/var/tmp"  # noqa: S108 - a folder of its own is made in it
 _RESERVE_BYTES: Final = 1 << 30
+_LONGEST_DELAY: Final = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("suite", metavar="SUITE", help=", ".join(SUITES))
     add("--scale", metavar="N", type=float, default=1.0, help="share of the data, 0 to 1")
     add("--rounds", metavar="N", type=int, default=3, help="runs of each condition (default: 3)")
+    add(
+        "--delays",
+        metavar="MS[,MS]",
+        default="",
+        help="how late a file server answers, for bacula-latency and bacula-nfs "
+        "(default: 0.2,1,5 milliseconds)",
+    )
     add("--work", metavar="FOLDER", default="", help="where data is made (default: /var/tmp)")
     add("-o", "--output", metavar="FILE", default="", help="write the JSON")
     add("--html", metavar="FILE", default="", help="write a page with charts")
@@ -77,12 +85,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--scale is above 0 and at most 1")
     if not 1 <= arguments.rounds <= 100:
         raise UsageError("--rounds is between 1 and 100")
+    delays = _delays(arguments.delays, arguments.suite)
     load = os.getloadavg()[0]
     place = arguments.work or _LARGE_TEMPORARY
     _require_room(place, arguments.suite, arguments.scale)
     folder = Path(tempfile.mkdtemp(prefix=".strongroom-bench-", dir=place))
     try:
-        result = _measured(arguments, folder, load, terminal)
+        result = _measured(arguments, folder, load, delays, terminal)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     terminal.clear_live_line()
@@ -109,7 +118,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _measured(
-    arguments: argparse.Namespace, folder: Path, load: float, terminal: Terminal
+    arguments: argparse.Namespace,
+    folder: Path,
+    load: float,
+    delays: tuple[float, ...],
+    terminal: Terminal,
 ) -> SuiteResult:
     from strongroom.measure.processor import machine
     from strongroom.measure.suites.result import SuiteResult
@@ -122,11 +135,33 @@ def _measured(
         if not terminal.quiet and terminal.messages.isatty():
             terminal.show_live_line(text)
 
-    data, rows = measure(folder, arguments.scale, arguments.rounds, tell)
+    given = (delays,) if delays else ()
+    data, rows = measure(folder, arguments.scale, arguments.rounds, tell, *given)
     return SuiteResult(
         arguments.suite, suite.title, seed, clock.utc_text(clock.now_ns()), machine(), load, data,
         reference, suite.axis, tuple(rows),
     )  # fmt: skip
+
+
+def _delays(text: str, suite: str) -> tuple[float, ...]:
+    if not text:
+        return ()
+    if not SUITES[suite].has_delays:
+        raise UsageError(f"--delays is for {' and '.join(_suites_with_delays())}, not {suite}")
+    try:
+        delays = tuple(map(float, text.split(",")))
+    except ValueError:
+        delays = ()
+    if not delays or not all(0 <= delay <= _LONGEST_DELAY for delay in delays):
+        raise UsageError(
+            f"--delays {printable(text)}: write milliseconds of at most {_LONGEST_DELAY}, as in "
+            "0.5,5"
+        )
+    return delays
+
+
+def _suites_with_delays() -> list[str]:
+    return [name for name, suite in SUITES.items() if suite.has_delays]
 
 
 def _require_room(place: str, suite: str, scale: float) -> None:

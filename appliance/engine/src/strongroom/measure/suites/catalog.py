@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 
 class Suite(NamedTuple):
-    """A suite. `needed_bytes` on the disk at scale 1; the other names are of its module."""
+    """A suite. `needed_bytes` on the disk at scale 1; the other names are of its module.
+
+    With `has_delays` what measures it takes the milliseconds of a file server after the others.
+    """
 
     title: str
     summary: str
@@ -22,6 +25,7 @@ class Suite(NamedTuple):
     measure: str
     seed: str
     reference: str
+    has_delays: bool = False
 
     def load(self) -> tuple[Callable[..., tuple[str, list[Row]]], str, str]:
         """What measures it, its seed, and the condition that others are compared with."""
@@ -36,11 +40,13 @@ SUITES: Final = {
         "Scan threads on a slow file server",
         "one job with scan threads against nine jobs, on a file system that answers late",
         "scan threads", 100 << 20, "bacula_latency", "measure_latency", "SEED", "NINE",
+        has_delays=True,
     ),
     "bacula-nfs": Suite(
         "Scan threads over NFS",
         "the same by the kernel's NFSv4 over a link that delays; as root, with its server running",
         "scan threads", 100 << 20, "bacula_latency", "measure_nfs", "NFS_SEED", "NINE",
+        has_delays=True,
     ),
     "bareos-compression": Suite(
         "Codecs and workers",
