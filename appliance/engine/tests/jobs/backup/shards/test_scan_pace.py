@@ -149,6 +149,40 @@ def test_kinds_are_compared_with_themselves():
     assert pace.threads == 64
 
 
+def test_waits_that_are_a_small_part_of_all_do_not_decide():
+    # The first look-ups are answered from memory; then content is waited for, and they take longer.
+    pace = Pace(4, 64)
+    for _ in range(12):
+        pace.is_full()
+        pace.took("examine", 1, 4, 4 * 0.0007)
+        pace.adjust()
+    before = pace.threads
+    for _ in range(3 * before):
+        pace.is_full()
+        pace.took("examine", 1, 4, 4 * 0.002)
+        pace.took("attributes", 1, 4, 4 * 0.24)
+        pace.adjust()
+    assert before <= pace.threads == pace.highest
+    for _ in range(800):
+        pace.is_full()
+        pace.took("examine", 1, 4, 4 * 0.002)
+        pace.took("attributes", 1, 4, 4 * 0.24)
+        pace.adjust()
+    assert pace.threads == 64
+
+
+def test_directories_that_wait_count_where_their_entries_do_not():
+    # NFS gives attributes with the names.
+    pace = Pace(4, 64)
+    noise = Random(1)
+    for _ in range(2000):
+        pace.is_full()
+        pace.took("list", 1, 1, 0.005 * noise.uniform(0.8, 1.3))
+        pace.took("examine", 1, 20, 20 * 0.00005 * noise.uniform(1, 12))
+        pace.adjust()
+    assert pace.threads == 64
+
+
 def test_something_in_the_way_for_a_moment_does_not_keep_it_low():
     pace = Pace(4, 64)
     run(pace, server(0.005), 24)

@@ -28,7 +28,7 @@ from strongroom.jobs.backup.shards.messages import (
     Sliced,
 )
 from strongroom.jobs.backup.shards.scan_threads import Lot
-from strongroom.jobs.backup.shards.shared_pace import ATTRIBUTES, EXAMINE, READ
+from strongroom.jobs.backup.shards.shared_pace import ATTRIBUTES, EXAMINE, LIST, READ
 from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
 from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES
 from strongroom.rows.entry_counts import count_files
@@ -126,7 +126,7 @@ class DirectoryScan:
         """Do the task. Raises StoreError."""
         task, path = wanted.task, wanted.path
         try:
-            (fd,) = yield Lot([partial(open_beneath, self._root_fd, path)])
+            (fd,) = yield Lot([partial(open_beneath, self._root_fd, path)], 0, LIST)
         except OSError as error:
             self._send(Lost(task, problem(path, b"", error)))
             return
@@ -176,7 +176,7 @@ class DirectoryScan:
             return wanted.names.split(b"\0")
         task, path = wanted.task, wanted.path
         try:
-            (names,) = yield Lot([partial(read_names, fd, WIDE_DIRECTORY_ROWS)])
+            (names,) = yield Lot([partial(read_names, fd, WIDE_DIRECTORY_ROWS)], 0, LIST)
             if names is None:
                 os.fchdir(fd)
                 self._cut_wide(task, path)

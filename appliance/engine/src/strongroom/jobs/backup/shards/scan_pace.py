@@ -6,8 +6,11 @@ doubles while calls wait about as long as ever; where they wait nearly twice as 
 and grows by a quarter from then on, up to what was too many. The first time it is halved on and on
 while that shortens the waits, for the number that it began with may have been too many. If halving
 it twice does not shorten the waits, it was not the crowd: the file system has become slower, and
-the number is what it was before. Calls of different kinds (look-ups, reads) are each compared with
-their own kind.
+the number is what it was before.
+
+Calls of different kinds (look-ups, reads) are each compared with their own kind, and judged when
+most of what calls waited can be compared. A network file system that gives attributes with the
+names answers look-ups from memory: only the rest waits.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ _OPERATIONS: Final = 12
 _ROOM: Final = 1.4
 _CROWD: Final = 1.8
 _EASED: Final = 0.75
+# Calls that can be compared say something if they waited at least so much of what all did.
+_TELLING: Final = 0.5
 _TRIALS: Final = 2
 # Waits that are shorter are not told apart: what is in memory answers at once.
 _SHORTEST_SECONDS: Final = 50e-6
@@ -134,11 +139,11 @@ class Pace:
         crowding = self._crowding()
         if self._trial is not None:
             eased = self._against_before()
-            # Only calls of other kinds have ended since: wait for some that can be compared.
+            # Mostly calls of other kinds have ended since: wait for some that can be compared.
             if eased is not None:
                 self._end_trial(self._trial, eased <= _EASED)
         elif crowding is None:
-            # Only calls of a new kind, which say nothing yet.
+            # Mostly calls of a new kind, which say nothing yet.
             return
         elif crowding >= _CROWD and self.threads > 1:
             self.bound = WAITS
@@ -181,7 +186,7 @@ class Pace:
     def _crowding(self) -> float | None:
         """How long calls waited, as a multiple of the shortest waits of their kinds.
 
-        None where no call was of a kind that was seen before.
+        None where most of it was waited by calls of kinds that were not seen before.
         """
         waited = shortest = 0.0
         for kind in self._kinds.values():
@@ -196,7 +201,12 @@ class Pace:
             if not is_new:
                 waited += kind.operations * mean
                 shortest += kind.operations * kind.shortest_seconds
-        return waited / shortest if shortest else None
+        return waited / shortest if self._tells(waited) else None
+
+    def _tells(self, waited_seconds: float) -> bool:
+        """Whether calls that can be compared, which waited so long, are what waits."""
+        everything = sum(kind.waited_seconds for kind in self._kinds.values())
+        return waited_seconds > 0 and waited_seconds >= _TELLING * everything
 
     def _is_told_by_fewer(self) -> bool:
         """Whether a kind that ended was judged with fewer threads, too: doubling was right.
@@ -210,12 +220,12 @@ class Pace:
     def _against_before(self) -> float | None:
         """How long calls waited, as a multiple of what they did before the last halving.
 
-        None where no call can be compared.
+        None where most of it was waited by calls that cannot be compared.
         """
         compared = [one for one in self._kinds.values() if one.is_enough and one.before_seconds]
         before = sum(kind.operations * kind.before_seconds for kind in compared)
         waited = sum(kind.operations * kind.mean_seconds for kind in compared)
-        return waited / before if before else None
+        return waited / before if self._tells(waited) else None
 
     def _begin_anew(self) -> None:
         """The file system is slower than it was: compare with what it is now."""

@@ -16,7 +16,7 @@ from strongroom.jobs.backup.shards.scan_pace import GIVEN, QUICK, Pace
 
 # What calls do; each is compared with its own kind. OTHER calls differ too much to be compared.
 OTHER: Final = ""
-EXAMINE, ATTRIBUTES, READ = KINDS = ("examine", "attributes", "read")
+LIST, EXAMINE, ATTRIBUTES, READ = KINDS = ("list", "examine", "attributes", "read")
 # Words of a shard: calls, operations and nanoseconds waited of each kind; how often all threads
 # were in use; whether it has needed threads at all.
 _KIND_WORDS: Final = 3
