@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ import pytest
 from kit.user import PASSPHRASE
 from strongroom.jobs.backup.deferred_content import SEGMENT_BYTES
 from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
+from strongroom.repo.listing.page_builder import MIN_PAGE_ROWS
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
 
@@ -21,6 +24,17 @@ if TYPE_CHECKING:
     from kit.user import User
 
 MEBIBYTE = 1 << 20
+# A backup whose coordinator cannot encode.
+ENCODES_NOTHING = """
+import sys
+from strongroom.cli.main import main
+from strongroom.jobs.writing import listing
+class Refusing(listing.PageEncoder):
+    def encode(self, *page, **how):
+        raise RuntimeError("the coordinator encodes a page")
+listing.PageEncoder = Refusing
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def test_a_sparse_file_of_several_segments_comes_back_with_its_holes(
@@ -114,3 +128,16 @@ def test_slices_of_a_wide_directory_keep_their_cuts() -> None:
     changed = set(name_slices([sorted([*names, b"7777777"])], []))
     assert len(changed - set(slices)) <= 2
     assert list(name_slices([[b"a"]], [b"."])) == [b".\0a"]
+
+
+def test_shards_encode_large_pages_of_the_listing(user: User, source: Path) -> None:
+    for number in range(MIN_PAGE_ROWS):
+        (source / f"{number:06}").touch()
+    words = [sys.executable, "-c", ENCODES_NOTHING, *user.credentials, "backup", str(source)]
+    done = subprocess.run(words, env=user.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    user.assert_restores(source)
+    (source / "one").mkdir()
+    words[-1] = str(source / "one")
+    done = subprocess.run(words, env=user.environment, capture_output=True, text=True, check=False)
+    assert "the coordinator encodes a page" in done.stderr, "small ones are not sent"

@@ -124,13 +124,13 @@ def test_pages_encoded_elsewhere_are_the_same(groups, known_pages):
 
 
 class Channel:
-    """Keeps what is posted."""
+    """Keeps what is sent."""
 
     def __init__(self) -> None:
-        self.posted = []
+        self.sent = []
 
-    def post(self, message) -> None:
-        self.posted.append(message)
+    def send(self, message) -> None:
+        self.sent.append(message)
 
 
 def page_of(count: int) -> list[Rows]:
@@ -142,14 +142,28 @@ def test_shards_get_large_pages_and_not_more_than_they_have_room_for():
     channels = [Channel(), Channel()]
     tasks = PageTasks(channels, keeps_raw=False)
     done = []
-    assert not tasks.offer(page_of(MIN_PAGE_ROWS - 1), done.append)
+    small = page_of(MIN_PAGE_ROWS - 1)
+    assert not tasks.offer(small, done.append)
+    assert not any(channel.sent for channel in channels)
     page = page_of(MIN_PAGE_ROWS)
     assert [tasks.offer(page, done.append) for _ in range(5)] == [True] * 4 + [False]
-    assert [len(channel.posted) for channel in channels] == [2, 2]
-    task = channels[1].posted[0]
+    assert [len(channel.sent) for channel in channels] == [2, 2]
+    task = channels[1].sent[0]
     assert decode_groups(task.groups) == page
     encoded = PageEncoder(KEY.client.own).encode(page, lambda _block: False, keeps_raw=False)
     tasks.take(PageIsEncoded(task.number, encoded))
     assert done == [encoded]
     assert tasks.offer(page, done.append)
-    assert [len(channel.posted) for channel in channels] == [2, 3]
+    assert [len(channel.sent) for channel in channels] == [2, 3]
+
+
+def test_a_page_that_does_not_come_back_is_an_error():
+    elsewhere = Elsewhere()
+    writer = ListingWriter(
+        KEY, Blocks(set()), Pack, lambda _footer: None, PACK_BYTES, NullProgress(),
+        None, None, elsewhere.offer,
+    )  # fmt: skip
+    writer.add(page_of(10)[0])
+    writer.end()
+    with pytest.raises(RuntimeError, match="did not come back"):
+        writer.finish()

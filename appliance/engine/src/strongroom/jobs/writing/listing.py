@@ -1,7 +1,7 @@
 """Writes the listing of a snapshot: rows in, pages out, in order, deduplicated and stored.
 
 A page is one chunk in a block of its own in a listing pack. A page that is stored already (an
-unchanged region of the parent's listing) costs one look-up; one whose rows are those of a page of
+unchanged region of the parent's listing) is not stored again; one whose rows are those of a page of
 the parent, untouched, is not even encoded. Others may encode pages: then they are stored in the
 order in which they come back.
 """
@@ -85,7 +85,8 @@ class ListingWriter:
         if self._pack is not None:
             pack, self._pack = self._pack, None
             self._finished(pack.finish())
-        assert all(page.block_id for page in self.pages), "a page was offered and not encoded"
+        if not all(page.block_id for page in self.pages):
+            raise RuntimeError("a page of the listing was offered and did not come back")
         return self.pages
 
     def abort(self) -> None:
@@ -122,7 +123,7 @@ class ListingWriter:
         block = page.block_id
         if self._keep is not None:
             self._keep(block, page.raw)
-        if not self._has(block):
+        if page.stored and not self._has(block):
             self._written.add(block)
             if self._pack is None:
                 self._pack = self._new_pack()

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # A shard may be busy with something else for a while, and a page is megabytes.
 _PAGES_A_SHARD: Final = 2
+# Rows and references to content below which a page is encoded sooner than sent.
+_LEAST_WORK: Final = MIN_PAGE_ROWS
 
 
 class PageTasks:
@@ -36,18 +38,18 @@ class PageTasks:
     def offer(self, page: list[Rows], done: Callable[[EncodedPage], None]) -> bool:
         """Whether a shard encodes `page`; `done` is called by `take` then.
 
-        Not a small page, the only one of a small backup, and not where all have enough of them.
+        Not a small page, as that of a small backup is, and not where all have enough of them.
         """
         shard = min(range(len(self._channels)), key=self._under_way.__getitem__)
         if self._under_way[shard] >= _PAGES_A_SHARD:
             return False
-        if sum(rows.row_count for rows in page) < MIN_PAGE_ROWS:
+        if sum(rows.row_count + len(rows.part_slots) for rows in page) < _LEAST_WORK:
             return False
         self._number += 1
         self._done[self._number] = shard, done
         self._under_way[shard] += 1
         task = EncodePage(self._number, encode_groups(page), self._keeps_raw)
-        self._channels[shard].post(task)
+        self._channels[shard].send(task)
         return True
 
     def take(self, message: PageIsEncoded) -> None:

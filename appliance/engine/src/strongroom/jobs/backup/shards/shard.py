@@ -40,7 +40,7 @@ from strongroom.jobs.backup.shards.scan_places import Places
 from strongroom.jobs.backup.shards.scan_threads import ALL_HERE, ScanPool, run_here
 from strongroom.jobs.writing.block_assembly import BlockAssembler
 from strongroom.jobs.writing.page_encoding import PageEncoder
-from strongroom.jobs.writing.stages import COMPRESS, WAIT
+from strongroom.jobs.writing.stages import WAIT
 from strongroom.rows.rows import decode_groups
 
 if TYPE_CHECKING:
@@ -183,13 +183,12 @@ class Shard:
             elif isinstance(message, ParentRows):
                 self._rows_answers.append(message.rows)
             elif isinstance(message, EncodePage):
-                with self._times.during(COMPRESS):
-                    self._encode_page(message)
+                self._encode_page(message)
             else:
                 self._tasks.append(message)
 
     def _encode_page(self, task: EncodePage) -> None:
-        page = self._pages.encode(decode_groups(task.groups), _is_new, keeps_raw=task.keeps_raw)
+        page = self._pages.encode(decode_groups(task.groups), _is_known, keeps_raw=task.keeps_raw)
         self._channel.post(PageIsEncoded(task.number, page))
 
     def _read_streams(self, task: int) -> None:
@@ -221,6 +220,6 @@ class Shard:
             self._channel.flush()
 
 
-def _is_new(_block: bytes) -> bool:
+def _is_known(_block: bytes) -> bool:
     """The coordinator knows what is stored."""
     return False
