@@ -8,9 +8,9 @@ while that shortens the waits, for the number that it began with may have been t
 it twice does not shorten the waits, it was not the crowd: the file system has become slower, and
 the number is what it was before.
 
-Calls of different kinds (look-ups, reads) are each compared with their own kind, and judged when
-most of what calls waited can be compared. A network file system that gives attributes with the
-names answers look-ups from memory: only the rest waits.
+Calls of different kinds (look-ups, reads) are each compared with their own kind, if that is a part
+of what is waited for: a network file system that gives attributes with the names answers look-ups
+from memory, and how long those take says nothing of the server.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ _OPERATIONS: Final = 12
 _ROOM: Final = 1.4
 _CROWD: Final = 1.8
 _EASED: Final = 0.75
-# Calls that can be compared say something if they waited at least so much of what all did.
-_TELLING: Final = 0.5
+# The part of all waits of late that a kind needs to be judged by; what was waited counts less with
+# every judgement.
+_TELLING: Final = 0.1
+_FADING: Final = 0.9
 _TRIALS: Final = 2
 # Waits that are shorter are not told apart: what is in memory answers at once.
 _SHORTEST_SECONDS: Final = 50e-6
@@ -49,12 +51,14 @@ QUICK, GIVEN, MOST, WAITS, TREE = BOUNDS = ("quick", "given", "most", "waits", "
 class _Kind:
     """Operations of a kind: those since the last judgement, and the shortest mean wait so far.
 
+    `lately_seconds`: what they waited together, of which less counts the longer it is ago.
     `before_seconds`: the mean wait before the last halving, 0 where there was none.
     `first_threads`: how many threads there were when it was first judged, 0 before.
     """
 
     operations: int = 0
     waited_seconds: float = 0.0
+    lately_seconds: float = 0.0
     shortest_seconds: float = 0.0
     before_seconds: float = 0.0
     first_threads: int = 0
@@ -113,6 +117,7 @@ class Pace:
         found = self._kinds.setdefault(kind, _Kind())
         found.operations += operations
         found.waited_seconds += waited_seconds
+        found.lately_seconds += waited_seconds
         self._calls += calls
         self._waited_seconds += waited_seconds
 
@@ -129,6 +134,7 @@ class Pace:
         settles = min(_MOST_SETTLING_SECONDS, self._waited_seconds / self._calls)
         self._judge()
         for one in self._kinds.values():
+            one.lately_seconds *= _FADING
             if one.is_enough or self.threads != before:
                 one.operations, one.waited_seconds = 0, 0.0
         self._calls = self._waited_seconds = 0
@@ -139,11 +145,11 @@ class Pace:
         crowding = self._crowding()
         if self._trial is not None:
             eased = self._against_before()
-            # Mostly calls of other kinds have ended since: wait for some that can be compared.
+            # Only calls of other kinds have ended since: wait for some that can be compared.
             if eased is not None:
                 self._end_trial(self._trial, eased <= _EASED)
         elif crowding is None:
-            # Mostly calls of a new kind, which say nothing yet.
+            # Only calls of a new kind, which say nothing yet.
             return
         elif crowding >= _CROWD and self.threads > 1:
             self.bound = WAITS
@@ -183,15 +189,22 @@ class Pace:
             self.threads = trial.threads
             self._begin_anew()
 
+    def _telling(self) -> list[_Kind]:
+        """The kinds to judge by: enough of them have ended, and they are a part of what waits."""
+        lately = sum(kind.lately_seconds for kind in self._kinds.values())
+        return [
+            kind
+            for kind in self._kinds.values()
+            if kind.is_enough and kind.lately_seconds >= _TELLING * lately
+        ]
+
     def _crowding(self) -> float | None:
         """How long calls waited, as a multiple of the shortest waits of their kinds.
 
-        None where most of it was waited by calls of kinds that were not seen before.
+        None where no call was of a kind that was seen before and tells something.
         """
         waited = shortest = 0.0
-        for kind in self._kinds.values():
-            if not kind.is_enough:
-                continue
+        for kind in self._telling():
             mean = kind.mean_seconds
             is_new = not kind.shortest_seconds
             if is_new:
@@ -201,31 +214,26 @@ class Pace:
             if not is_new:
                 waited += kind.operations * mean
                 shortest += kind.operations * kind.shortest_seconds
-        return waited / shortest if self._tells(waited) else None
-
-    def _tells(self, waited_seconds: float) -> bool:
-        """Whether calls that can be compared, which waited so long, are what waits."""
-        everything = sum(kind.waited_seconds for kind in self._kinds.values())
-        return waited_seconds > 0 and waited_seconds >= _TELLING * everything
+        return waited / shortest if shortest else None
 
     def _is_told_by_fewer(self) -> bool:
-        """Whether a kind that ended was judged with fewer threads, too: doubling was right.
+        """Whether a kind that tells was judged with fewer threads, too: doubling was right.
 
         A kind that was first seen since would find any number good.
         """
         return self.threads == self._first or any(
-            one.is_enough and one.first_threads < self.threads for one in self._kinds.values()
+            kind.first_threads < self.threads for kind in self._telling()
         )
 
     def _against_before(self) -> float | None:
         """How long calls waited, as a multiple of what they did before the last halving.
 
-        None where most of it was waited by calls that cannot be compared.
+        None where no call can be compared.
         """
-        compared = [one for one in self._kinds.values() if one.is_enough and one.before_seconds]
+        compared = [one for one in self._telling() if one.before_seconds]
         before = sum(kind.operations * kind.before_seconds for kind in compared)
         waited = sum(kind.operations * kind.mean_seconds for kind in compared)
-        return waited / before if self._tells(waited) else None
+        return waited / before if before else None
 
     def _begin_anew(self) -> None:
         """The file system is slower than it was: compare with what it is now."""
