@@ -171,6 +171,24 @@ def test_waits_that_are_a_small_part_of_all_do_not_decide():
     assert pace.threads == 64
 
 
+def test_a_trial_ends_where_nothing_comes_that_it_can_be_judged_by():
+    # Look-ups crowd at first; then they come from memory, and content is waited for.
+    pace = Pace(4, 64)
+    for wait in (0.001, 0.001, 0.003):
+        threads = pace.threads
+        for _ in range(2 * threads):
+            pace.is_full()
+            pace.took("examine", 1, 4, 4 * wait)
+        pace.adjust()
+    low = pace.threads
+    assert low < pace.highest
+    for _ in range(400):
+        pace.is_full()
+        pace.took("read", 1, 4, 4 * 0.09)
+        pace.adjust()
+    assert pace.threads == 64
+
+
 def test_directories_that_wait_count_where_their_entries_do_not():
     # NFS gives attributes with the names.
     pace = Pace(4, 64)

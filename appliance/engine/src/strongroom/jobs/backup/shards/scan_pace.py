@@ -39,6 +39,8 @@ _EASED: Final = 0.75
 _TELLING: Final = 0.1
 _FADING: Final = 0.9
 _TRIALS: Final = 2
+# A trial ends after so many judgements that say nothing of it.
+_MOST_UNTOLD: Final = 8
 # Waits that are shorter are not told apart: what is in memory answers at once.
 _SHORTEST_SECONDS: Final = 50e-6
 
@@ -77,13 +79,14 @@ class _Trial:
     """Half as many threads are tried.
 
     `threads`: before the first halving. `goes_on`: halve on while it helps. `helped`, `failed`:
-    whether it did, and how often it did not.
+    whether it did, and how often it did not. `untold`: how often nothing that ended could say.
     """
 
     threads: int
     goes_on: bool
     helped: bool = False
     failed: int = 0
+    untold: int = 0
 
 
 class Pace:
@@ -145,9 +148,10 @@ class Pace:
         crowding = self._crowding()
         if self._trial is not None:
             eased = self._against_before()
-            # Only calls of other kinds have ended since: wait for some that can be compared.
             if eased is not None:
                 self._end_trial(self._trial, eased <= _EASED)
+            elif self._telling():
+                self._wait_for_more(self._trial)
         elif crowding is None:
             # Only calls of a new kind, which say nothing yet.
             return
@@ -188,6 +192,18 @@ class Pace:
         else:
             self.threads = trial.threads
             self._begin_anew()
+
+    def _wait_for_more(self, trial: _Trial) -> None:
+        """Only calls of other kinds have ended since: wait for some that can be compared.
+
+        If none comes, what was crowded then is no part of what waits now.
+        """
+        if trial.untold + 1 < _MOST_UNTOLD:
+            self._trial = replace(trial, untold=trial.untold + 1)
+            return
+        self._trial = None
+        self._doubles = trial.goes_on and not trial.helped
+        self.threads = 2 * self.threads if trial.helped else trial.threads
 
     def _telling(self) -> list[_Kind]:
         """The kinds to judge by: enough of them have ended, and they are a part of what waits."""
