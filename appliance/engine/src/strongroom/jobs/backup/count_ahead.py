@@ -1,8 +1,8 @@
 """Counts what there is to back up, in a process that runs ahead of a first backup.
 
 Nothing but the display of progress waits for it, so it is nice to the backup. It starts after a
-second, so that short backups never notice it, and gives up at a directory too large to hold. It
-sends nothing: two words in shared memory hold the sums, a third says that they are complete.
+second, so that short backups never notice it. It sends nothing: two words in shared memory hold
+the sums, a third says that they are complete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ _START_SECONDS: Final = 1.0
 # It gets a tenth of a busy processor: a walk needs a small part of the time that reading needs.
 _NICENESS: Final = 10
 _FILES, _BYTES, _IS_DONE = range(3)
-_MOST_NAMES: Final = 1_000_000
 
 
 class CountAhead:
@@ -42,7 +41,7 @@ class CountAhead:
     ) -> None:
         """`devices`: the file systems to enter; None: all."""
         self._words = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
-        self._count = TreeCount(paths, selection, devices, most_names=_MOST_NAMES)
+        self._count = TreeCount(paths, selection, devices)
         parent = os.getpid()
         sys.stdout.flush()  # noqa: TID251 - nothing is written
         sys.stderr.flush()  # noqa: TID251
@@ -75,10 +74,9 @@ class CountAhead:
             os.nice(_NICENESS)
             time.sleep(_START_SECONDS)
             counted = self._count.run()
-            if counted.is_whole:
-                self._words[_FILES] = counted.files
-                self._words[_BYTES] = counted.size_bytes
-                self._words[_IS_DONE] = 1
+            self._words[_FILES] = counted.files
+            self._words[_BYTES] = counted.size_bytes
+            self._words[_IS_DONE] = 1
         except BaseException:  # noqa: BLE001 - the progress then shows no totals, which is all
             os._exit(1)
         finally:

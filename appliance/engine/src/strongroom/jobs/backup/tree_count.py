@@ -1,6 +1,7 @@
 """Counts what a backup would hold: a walk that reads names and sizes, no content.
 
-Files with several names count once for each.
+Files with several names count once for each. A wide directory is examined in lots of names, so
+that a million of them need little more memory than a thousand.
 """
 
 from __future__ import annotations
@@ -10,15 +11,22 @@ import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS
 from strongroom.progress import NullProgress
 from strongroom.rows.rows import COLUMN_COUNT, DEVICE, MODE, SIZE
 from strongroom.rows.views import join_path, split_path
-from strongroom.scan.directory import open_beneath, read_names, stat_rows, without_failures
+from strongroom.scan.directory import (
+    open_beneath,
+    read_names,
+    read_wide_names,
+    stat_rows,
+    without_failures,
+)
 from strongroom.sources.problem import Problem
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from strongroom.filesets.exclusions import Selection
     from strongroom.filesets.rules import FileSetSelection
@@ -29,13 +37,12 @@ _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 @dataclass(slots=True)
 class Counted:
-    """What was counted; sizes of regular files, in bytes. is_whole: no directory was too large."""
+    """What was counted; sizes of regular files, in bytes."""
 
     files: int = 0
     directories: int = 0
     others: int = 0
     size_bytes: int = 0
-    is_whole: bool = True
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -50,19 +57,16 @@ class TreeCount:
         *,
         progress: Progress | None = None,
         found: Callable[[bytes, list[bytes]], None] | None = None,
-        most_names: int | None = None,
     ) -> None:
         """`found(directory, names)` receives every entry that a backup would hold.
 
-        devices: the file systems to enter, None for all. most_names: of a directory; a larger one
-        is not counted.
+        devices: the file systems to enter, None for all. A wide directory is found in several lots.
         """
         self._paths = paths
         self._selection = selection
         self._devices = devices
         self._progress: Progress = NullProgress() if progress is None else progress
         self._found = found
-        self._most_names = most_names
         self._root_fd = -1
         self._counts = Counted()
 
@@ -89,26 +93,28 @@ class TreeCount:
         except OSError as error:
             self._problem(path, error)
             return []
-        kept: list[bool] | None = None
-        left: frozenset[bytes] = frozenset()
+        entered: list[bytes] = []
         try:
-            names = read_names(descriptor, self._most_names) if only is None else only
-            if names is None:
-                self._counts.is_whole = False
-                return []
-            os.fchdir(descriptor)
-            flat, failures = stat_rows(names)
-            for failure in failures:
-                self._problem(join_path(path, failure.name), failure.error)
-            names = without_failures(names, failures)
-            if only is None and self._selection is not None:
-                judged = self._selection.judge(path, names, flat)
-                kept, left = judged.kept, judged.left
+            for names in [only] if only is not None else _names_of(descriptor):
+                os.fchdir(descriptor)
+                entered += self._lot(path, names, selects=only is None)
         except OSError as error:
             self._problem(path, error)
-            return []
         finally:
             os.close(descriptor)
+        return entered[::-1]
+
+    def _lot(self, path: bytes, names: list[bytes], *, selects: bool) -> list[bytes]:
+        """Count names in a directory, the working directory; returns which to enter."""
+        flat, failures = stat_rows(names)
+        for failure in failures:
+            self._problem(join_path(path, failure.name), failure.error)
+        names = without_failures(names, failures)
+        kept: list[bool] | None = None
+        left: frozenset[bytes] = frozenset()
+        if selects and self._selection is not None:
+            judged = self._selection.judge(path, names, flat)
+            kept, left = judged.kept, judged.left
         return self._count(path, names, flat, kept or [True] * len(names), left)
 
     def _count(
@@ -142,8 +148,19 @@ class TreeCount:
         self._progress.add(files=len(told), bytes=content_bytes)
         if self._found is not None and told:
             self._found(path, told)
-        return entered[::-1]
+        return entered
 
     def _problem(self, path: bytes, error: OSError) -> None:
         self._counts.problems.append(Problem(path, error.errno or 0, error.strerror or str(error)))
         self._progress.add(errors=1)
+
+
+def _names_of(directory_fd: int) -> Iterator[list[bytes]]:
+    """The names in the directory, sorted, in lots. Raises OSError."""
+    names = read_names(directory_fd, WIDE_DIRECTORY_ROWS)
+    if names is not None:
+        yield names
+        return
+    for some in read_wide_names():
+        for start in range(0, len(some), WIDE_DIRECTORY_ROWS):
+            yield some[start : start + WIDE_DIRECTORY_ROWS]
