@@ -28,6 +28,8 @@ _UNSUPPORTED: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _GONE: Final = errno.ENODATA
 
 _LONG: Final = struct.Struct("l")
+_NO_FLAGS: Final = bytes(_LONG.size)
+_INT: Final = struct.Struct("I")
 _GET_FLAGS: Final = 0x80006601 | _LONG.size << 16
 _FLAG_ERRORS: Final = (errno.ENOTTY, errno.EINVAL, *_UNSUPPORTED)
 # Flags that chattr can set: s u c S i a d A, m, j t D T, C, x, P, F. The others (extents,
@@ -128,13 +130,13 @@ def read_flags(fd: int) -> int:
     Raises OSError for an input/output error.
     """
     try:
-        answer = fcntl.ioctl(fd, _GET_FLAGS, bytes(_LONG.size))
+        answer = fcntl.ioctl(fd, _GET_FLAGS, _NO_FLAGS)
     except OSError as error:
         if error.errno in _FLAG_ERRORS:
             return 0
         raise
     # The kernel writes an int, whatever size the request number encodes.
-    flags: int = struct.unpack_from("I", answer)[0]
+    flags: int = _INT.unpack_from(answer)[0]
     return flags & SETTABLE_FLAGS
 
 

@@ -7,7 +7,6 @@ whether a file was stable from the status taken after the last read.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -48,8 +47,10 @@ class FileOpener:
         """
         fd = self.open(name)
         advice = os.POSIX_FADV_WILLNEED if whole else os.POSIX_FADV_SEQUENTIAL
-        with contextlib.suppress(OSError):  # a FIFO in a file's place cannot be advised on
+        try:
             os.posix_fadvise(fd, 0, 0, advice)
+        except OSError:
+            return fd  # a FIFO in a file's place cannot be advised on
         return fd
 
 

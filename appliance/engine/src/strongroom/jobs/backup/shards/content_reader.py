@@ -14,7 +14,9 @@ from __future__ import annotations
 import os
 from array import array
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from strongroom.content.chunker import GREATEST_SIZE, Chunker
 from strongroom.content.digests import new_signature
@@ -54,7 +56,7 @@ OPENED_AHEAD: Final = 32
 _CHANGED: Final = "it changed while it was read; what was read is kept"
 
 
-class Fetched(NamedTuple):
+class Fetched(msgspec.Struct, frozen=True, gc=False):
     """Content, chattr flags, and where the data of a sparse file lies.
 
     is_stable: the file did not change while it was read.
@@ -87,6 +89,7 @@ class ContentReader:
         self._compressions = [compressions.index(one.compression) for one in treatments]
         self._flags_wanted = tuning.flags
         self._signature_name = tuning.signature
+        self._signs_any = tuning.signature != "none"
         self._keys = keys
         self._tally = tally
         self._opener = FileOpener()
@@ -178,18 +181,19 @@ class ContentReader:
 
     def take(self, work: DirectoryWork, row: int, fetched: Fetched) -> None:
         """Pass on the whole content of a small file. Raises StoreError."""
-        data, flags, extents, is_stable = fetched
-        if flags:
-            work.flags[row] = flags
-        if extents is not None:
-            work.extents[row] = extents
+        data = fetched.data
+        if fetched.flags:
+            work.flags[row] = fetched.flags
+        if fetched.extents is not None:
+            work.extents[row] = fetched.extents
         work.changed_bytes += len(data)
         self._tally[BYTES] += len(data)
         self._count_file(work)
-        signature = self._new_signature(work, row)
-        if signature is not None:
-            signature.update(data)
-            work.sign(row, signature.digest())
+        if self._signs_any:
+            signature = self._new_signature(work, row)
+            if signature is not None:
+                signature.update(data)
+                work.sign(row, signature.digest())
         if data:
             work.expect_one(row)
             self._assembler.add_small(
@@ -198,7 +202,7 @@ class ContentReader:
                 0,
                 data,
                 self._compression(work, row),
-                offered=work.offers and is_stable and is_public(work.column(row, MODE)),
+                offered=work.offers and fetched.is_stable and is_public(work.column(row, MODE)),
             )
 
     def _count_file(self, work: DirectoryWork) -> None:
@@ -208,7 +212,7 @@ class ContentReader:
     def _new_signature(self, work: DirectoryWork, row: int) -> Signature | None:
         """A digest for the row's content; None without signatures."""
         chosen = work.treatments
-        if self._signature_name == "none" or (chosen is not None and not self._signs[chosen[row]]):
+        if not self._signs_any or (chosen is not None and not self._signs[chosen[row]]):
             return None
         return new_signature(self._signature_name)
 
@@ -232,8 +236,8 @@ class ContentReader:
         # One byte more than expected shows a file that grew.
         data = os.read(fd, size + 1)
         status = os.fstat(fd)
-        required_regular(status)
         if len(data) != size or not _is_as_seen(status, work.flat, row):
+            required_regular(status)
             return None
         return self._fetched(fd, data, status)
 

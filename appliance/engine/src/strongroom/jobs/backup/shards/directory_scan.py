@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 # What a shard reads itself of a directory that it scans; the rest is shared out.
 SHARE_BYTES: Final = 16 << 20
+_KIND: Final = 0o170000
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Files that one thread reads at a time.
 _FETCH_ROWS: Final = 4
@@ -305,13 +306,14 @@ class DirectoryScan:
                 found.failures += failures
         for row in rows:
             mode = modes[row]
+            if mode & _KIND == stat.S_IFREG and work.flat[row * COLUMN_COUNT + SIZE]:
+                continue  # its flags are read when it is opened for reading anyway
             if stat.S_ISLNK(mode):
                 try:
                     found.targets[row] = os.readlink(names[row])
                 except OSError as error:
                     found.unreadable.append(UnreadableName(row, names[row], error))
             elif tuning.flags and (stat.S_ISDIR(mode) or not work.column(row, SIZE)):
-                # Regular files with content are examined when they are opened for reading anyway.
                 try:
                     flags = read_flags_of(names[row], mode)
                 except OSError:
