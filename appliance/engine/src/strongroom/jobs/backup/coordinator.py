@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock, errors
 from strongroom.jobs.backup.deferred_content import DeferredContent
 from strongroom.jobs.backup.ordering import ContentRead, Node, Ordering, PathGoals
+from strongroom.jobs.backup.queued_work import READ_WEIGHT, directory_weight, is_quick, room_for
 from strongroom.jobs.backup.scanned_rows import ROOT_NAME, without_vanished
 from strongroom.jobs.backup.shards.messages import (
     Claim,
@@ -62,11 +63,6 @@ if TYPE_CHECKING:
     from strongroom.rows.rows import Rows
     from strongroom.sources.problem import Problem
 
-# Work queued at each shard: a directory counts 1, content reads more. With several scan threads
-# it is all that a shard may have in progress (`ScanPool.has_room`).
-SCANS_IN_FLIGHT: Final = 8
-SCANS_A_THREAD: Final = 2
-READ_WEIGHT: Final = 4
 # Longest interval between progress updates while shards read and send no messages, and shortest.
 _TELL_SECONDS: Final = 0.25
 _TELL_AGAIN_SECONDS: Final = 0.05
@@ -86,15 +82,19 @@ class BackupCounts:
 
 class _ShardState:
     __slots__ = (
-        "channel", "is_finished", "is_flushed", "number", "room", "scanning", "unsettled", "writes",
+        "channel", "is_finished", "is_flushed", "is_quick", "number", "queued", "room", "scanned",
+        "unsettled", "writes",
     )  # fmt: skip
 
     def __init__(self, number: int, channel: CoordinatorChannel[FromShard]) -> None:
         self.number = number
         self.channel = channel
-        # What is queued there, and how much may be.
-        self.scanning = 0
-        self.room = SCANS_IN_FLIGHT
+        # What is queued there, by weight, and how much may be.
+        self.queued = 0
+        self.room = room_for(1)
+        # Directories scanned, and whether they are on file systems that answer at once.
+        self.scanned = 0
+        self.is_quick = False
         self.unsettled = 0
         self.is_flushed = True
         self.is_finished = False
@@ -252,7 +252,7 @@ class Coordinator:
                 else:
                     self._node_settled(shard, task, message)
             case ContentIsRead():
-                shard.scanning -= READ_WEIGHT
+                shard.queued -= READ_WEIGHT
                 self._order.tasks[message.task].is_scanned = True
             case Examined():
                 if self._tell_entry is not None:
@@ -340,7 +340,8 @@ class Coordinator:
     def _scanned(
         self, shard: _ShardState, node: Node, children: list[bytes], closed: list[bytes]
     ) -> None:
-        shard.scanning -= 1
+        shard.queued -= node.weight
+        shard.scanned += 1
         node.is_scanned = True
         prefix = node.path + b"/" if node.path else b""
         barred = frozenset(closed)
@@ -367,10 +368,11 @@ class Coordinator:
     def _hand_out(self) -> None:
         for shard in self._shards:
             threads = self._pace.threads_of(shard.number)
-            shard.room = max(SCANS_IN_FLIGHT, SCANS_A_THREAD * threads)
+            shard.room = room_for(threads)
+            shard.is_quick = is_quick(threads, shard.scanned)
         while self._order.has_tasks:
             shard = min(self._shards, key=_load)
-            if shard.scanning >= shard.room:
+            if shard.queued >= shard.room:
                 break
             task = self._order.next_task()
             if task is None:
@@ -386,7 +388,7 @@ class Coordinator:
 
     def _send_scan(self, shard: _ShardState, node: Node) -> None:
         if node.is_streams:
-            shard.scanning += 1
+            shard.queued += node.weight
             shard.channel.post(ReadStreams(node.number))
             return
         digest = None
@@ -394,7 +396,8 @@ class Coordinator:
         if node.parent:
             assert self._parent is not None
             digest = self._parent.digest(node.parent)
-        shard.scanning += 1
+        node.weight = directory_weight(node.parent, quick=shard.is_quick)
+        shard.queued += node.weight
         shard.channel.post(
             ScanDirectory(
                 node.number,
@@ -412,7 +415,7 @@ class Coordinator:
         assert content is not None
         names, stats = content.names_and_stats(read.place)
         byte_range = content.tasks[read.place].byte_range
-        shard.scanning += READ_WEIGHT
+        shard.queued += READ_WEIGHT
         offers = read.node.standing == SHARED
         shard.channel.post(
             ReadContent(read.number, read.node.path, names, stats, byte_range, offers)
@@ -421,7 +424,7 @@ class Coordinator:
     def _flush_where_needed(self) -> None:
         """Have shards flush incomplete batches when the job would otherwise stall."""
         waiting = self._shards
-        if any(shard.scanning for shard in self._shards):
+        if any(shard.queued for shard in self._shards):
             if not self._order.is_full:
                 return
             blocking = self._order.blocking_shard
@@ -452,4 +455,4 @@ class Coordinator:
 
 
 def _load(shard: _ShardState) -> float:
-    return shard.scanning / shard.room
+    return shard.queued / shard.room

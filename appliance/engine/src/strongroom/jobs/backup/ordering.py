@@ -29,7 +29,7 @@ class Node:
 
     __slots__ = (
         "content", "is_scanned", "is_streams", "key", "number", "only", "parent", "path", "rows",
-        "shard", "standing", "way",
+        "shard", "standing", "way", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -46,6 +46,7 @@ class Node:
         self.is_scanned = False
         self.is_streams = False
         self.shard = -1
+        self.weight = 1  # in the queue of a shard, see `queued_work`
         # See `scan.share_folders`: whether its public files are offered.
         self.standing = CLOSED
 

@@ -62,8 +62,9 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-# What was posted is sent when so many tasks are left, so that more can come meanwhile.
-_REFILL_TASKS: Final = 4
+# What was posted is sent when so many tasks are left, so that more can come meanwhile: half of
+# what is queued of directories (`queued_work`).
+_REFILL_TASKS: Final = frozenset({4, 16})
 
 
 class Shard:
@@ -123,7 +124,7 @@ class Shard:
 
     def _begin(self, task: ShardTask) -> bool:
         """Do or start one task; returns whether it was the last."""
-        if len(self._tasks) == _REFILL_TASKS:
+        if len(self._tasks) in _REFILL_TASKS:
             self._channel.flush()
         if isinstance(task, ScanDirectory | ReadContent):
             place = self._places.of(task.path)
