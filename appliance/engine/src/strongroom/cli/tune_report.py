@@ -27,8 +27,8 @@ def show_search(search: Search, costs: dict[tuple[str, Value], float], terminal:
     """The table, what settings cost, and the verdict."""
     columns = (
         Column("CONDITIONS"), Column("TIME", to_the_right=True),
-        Column("MEMORY", to_the_right=True), Column("STORED", to_the_right=True),
-        Column("RUNS", to_the_right=True), Column("AGAINST DEFAULTS", to_the_right=True),
+        Column("MEMORY", to_the_right=True), Column("NUMBER OF RUNS", to_the_right=True),
+        Column("STORED", to_the_right=True), Column("AGAINST DEFAULTS", to_the_right=True),
     )  # fmt: skip
     usual = search.median_seconds(DEFAULTS)
     terminal.line()
@@ -40,8 +40,8 @@ def show_search(search: Search, costs: dict[tuple[str, Value], float], terminal:
                 condition.text + (" (best)" if condition == search.best else ""),
                 f"{seconds:.2f} s",
                 size_text(memory),
-                size_text(stored),
                 str(runs),
+                size_text(stored),
                 f"{usual / seconds:.2f} x",
             )
             for condition, seconds, memory, stored, runs in search.table()

@@ -50,8 +50,11 @@ def tune(command, tree, place, *words, **options):
 
 def test_it_tells_what_it_measured_and_writes_a_file_of_the_inventory(command, tree, place):
     shown = tune(command, tree, place, *FEW).stdout
-    assert "CONDITIONS" in shown
-    assert "AGAINST DEFAULTS" in shown
+    (head,) = [line for line in shown.splitlines() if line.startswith("CONDITIONS")]
+    names = [name.strip() for name in head.split("  ") if name]
+    assert names == [
+        "CONDITIONS", "TIME", "MEMORY", "NUMBER OF RUNS", "STORED", "AGAINST DEFAULTS",
+    ]  # fmt: skip
     written = place / "host_vars" / "web1" / "strongroom_tuning.yml"
     assert f"written: {written}" in shown
     text = written.read_text()
@@ -106,6 +109,30 @@ def test_over_a_link_the_way_of_the_connection_is_a_knob(command, tree, place):
              "--json").stdout
     )  # fmt: skip
     assert found["conditions"][0]["knobs"] == {}
+
+
+def test_over_a_thin_link_less_is_backed_up_each_time(command, tmp_path, place):
+    """40 runs of what nothing shrinks fit into the time, at the rate of the link."""
+    folder = tmp_path / "media"
+    folder.mkdir()
+    for number in range(60):
+        (folder / str(number)).write_bytes(os.urandom(200_000))
+    words = ["--minutes", "0.5", "--knobs", "lru_size", "--json"]
+    found = json.loads(tune(command, folder, place, *words).stdout)
+    assert (found["files"], found["is_sample"]) == (60, False)
+    found = json.loads(tune(command, folder, place, *words, "--link", "1,3").stdout)
+    assert found["is_sample"]
+    assert 0 < found["size_bytes"] <= 0.5 * 60 * 3e6 / 40
+    assert len(found["conditions"]) > 1
+
+
+def test_codecs_have_further_steps_that_are_tried_as_long_as_they_help():
+    from strongroom.measure.tuning.axes import axes
+
+    (codec,) = axes(["compression"], [], cores=2, available_bytes=1 << 30, is_far=False,
+                    over_link=True)  # fmt: skip
+    assert codec.upward == ("zstd3", "zstd6", "zstd9")
+    assert set(codec.others) == {"none", "lz4", "zstd1"}
 
 
 def test_every_value_that_can_be_written_is_one_that_the_role_takes():

@@ -8,7 +8,12 @@ import random
 import pytest
 
 from strongroom.errors import UsageError
-from strongroom.measure.tuning.sample import choose_sample
+from strongroom.measure.tuning.sample import (
+    MOST_BYTES,
+    MOST_FILES,
+    choose_sample,
+    sample_bounds,
+)
 
 
 @pytest.fixture
@@ -53,6 +58,20 @@ def test_files_that_are_all_too_large_are_no_sample(tmp_path):
     (tmp_path / "disk").write_bytes(bytes(1000))
     with pytest.raises(UsageError, match="no file that is small enough"):
         choose_sample(str(tmp_path), random.Random(1), most_bytes=100)
+
+
+@pytest.mark.parametrize("rate", [0.3e6, 3e6, 30e6])
+@pytest.mark.parametrize("minutes", [5, 10, 60])
+def test_forty_runs_of_a_sample_fit_into_the_time(rate, minutes):
+    size, files = sample_bounds(minutes * 60, rate, is_far=False)
+    assert size / rate * 40 <= minutes * 60
+    assert files <= MOST_FILES
+
+
+def test_a_disk_has_the_usual_bounds_and_little_time_makes_them_smaller():
+    assert sample_bounds(600, 0, is_far=False) == (MOST_BYTES, MOST_FILES)
+    assert sample_bounds(60, 0, is_far=False) < (MOST_BYTES, MOST_FILES)
+    assert sample_bounds(600, 0, is_far=True)[1] < MOST_FILES
 
 
 def test_what_small_folders_leave_unused_goes_to_large_ones(tmp_path):

@@ -92,6 +92,41 @@ def test_a_codec_that_stores_much_more_is_not_taken_unless_it_may():
     assert searched(Machine(), larger=3).best.value("compression", "auto") == "none"
 
 
+LEVELS = Axis("compression", "auto", upward=("zstd3", "zstd6", "zstd9"), others=("none", "lz4"))
+
+
+def tried_levels(codecs):
+    """What is best, and what was measured."""
+    machine = Machine(codecs=codecs)
+    best = searched(machine, (LEVELS,)).best.value("compression", "auto")
+    return best, {one.value("compression", "auto") for one in machine.calls}
+
+
+def test_more_compression_is_tried_until_it_stops_helping():
+    # A thin link: what is sent counts.
+    thin = {"auto": (1.0, 100), "none": (3.0, 300), "lz4": (1.4, 140), "zstd3": (0.9, 90),
+            "zstd6": (0.8, 80), "zstd9": (0.79, 79)}  # fmt: skip
+    assert tried_levels(thin) == ("zstd6", set(thin))
+    best, tried = tried_levels(CODECS | {"zstd6": (0.5, 90), "zstd9": (0.4, 90)})
+    assert best == "auto"
+    assert not tried & {"zstd6", "zstd9"}
+
+
+def test_levels_are_tried_anew_where_another_codec_was_best_so_far():
+    """As after fewer shards have made the processor free."""
+
+    class Freed(Machine):
+        def exact(self, condition):
+            codec = condition.value("compression", "auto")
+            if condition.value("shards", 0) == 0:
+                return {"auto": 10.0, "lz4": 9.0}.get(codec, 12.0)
+            return {"auto": 8.0, "lz4": 7.0, "zstd3": 5.0}.get(codec, 12.0)
+
+    codecs = dict.fromkeys(("auto", "none", "lz4", "zstd3", "zstd6", "zstd9"), (1.0, 100))
+    found = searched(Freed(codecs=codecs), (LEVELS, SHARDS))
+    assert found.best.value("compression", "auto") == "zstd3"
+
+
 def test_a_knob_that_helps_only_beside_another_is_found_together():
     """As workers and their queue: the queue does nothing without workers."""
 

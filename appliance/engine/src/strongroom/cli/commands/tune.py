@@ -33,10 +33,11 @@ examples:
   strongroom tune --dir /home --knobs shards,workers --inventory /etc/ansible
 
 Backs up DIR, or a sample of it, again and again into a repository of its own, which is removed
-afterwards. Values are doubled or quadrupled until that stops helping, one knob at a time, then
-together. host_vars/HOST/strongroom_tuning.yml gets what is faster than the defaults, for the role
-strongroom.backup.agent. What is backed up stays as it is: what ACLs, attributes, signatures and TLS
-cost is only told, unless --change names them.
+afterwards; the sample is small enough for some forty backups in the time. Values are doubled or
+quadrupled until that stops helping, one knob at a time, then together.
+host_vars/HOST/strongroom_tuning.yml gets what is faster than the defaults, for the role
+strongroom.backup.agent. What is backed up stays as it is: what ACLs, attributes, signatures, and
+with --link TLS cost is only told, unless --change names them.
 """
 
 _MEGA: Final = 1e6
@@ -82,6 +83,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.measure.tuning.runs import MeasuredRuns
     from strongroom.measure.tuning.search import Search
 
+    began = clock.elapsed_seconds()
     host = require_host(arguments.host or socket.gethostname())
     subject, known = _subject(arguments, host)
     machine_axes, told_costs = _axes(subject)
@@ -93,8 +95,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         )
         _tell(terminal, "warming up")
         runs.warm_up()
-        journal = Journal(_state_path(arguments), runs.measure, known)
-        search = Search(_told(journal, terminal, seconds), machine_axes, subject.larger)
+        journal = Journal(_state_path(arguments), runs.measure, known, began)
+        search = Search(_told(journal, terminal, seconds, began), machine_axes, subject.larger)
         journal.allow(seconds * _SEARCH_SHARE)
         search.run()
         journal.allow(seconds * _CONFIRM_SHARE)
@@ -121,7 +123,7 @@ def _subject(
 ) -> tuple[Subject, dict[KnobChanges, list[Measurement]]]:
     """What is measured, new or of an earlier search, with that one's runs. Raises UsageError."""
     from strongroom.measure.tuning.journal import begin_journal, read_journal
-    from strongroom.measure.tuning.sample import choose_sample
+    from strongroom.measure.tuning.sample import choose_sample, sample_bounds
 
     _check(arguments)
     asked = _asked(arguments, host)
@@ -137,7 +139,12 @@ def _subject(
         return subject, known
     from strongroom.measure.tuning.journal import Subject
 
-    sample = choose_sample(arguments.dir, clock.random_choices())
+    most_bytes, most_files = sample_bounds(
+        arguments.minutes * 60,
+        asked["link"][1] if asked["link"] else 0.0,
+        is_far=_is_far((os.fsencode(asked["folder"]),)),
+    )
+    sample = choose_sample(arguments.dir, clock.random_choices(), most_bytes, most_files)
     subject = Subject(
         paths=sample.paths,
         files=sample.files,
@@ -209,7 +216,6 @@ def _axes(subject: Subject) -> tuple[list[Any], list[tuple[str, Value]]]:
     """What is searched, and whose cost is told. Raises UsageError."""
     from strongroom.measure.processor import machine
     from strongroom.measure.tuning.axes import axes, costs
-    from strongroom.scan.mounts import far_places
 
     here = machine()
     over_link = subject.link is not None
@@ -218,10 +224,17 @@ def _axes(subject: Subject) -> tuple[list[Any], list[tuple[str, Value]]]:
         subject.changed,
         cores=here.cores,
         available_bytes=here.available_bytes,
-        is_far=bool(far_places([path.strip(b"/") for path in subject.paths])),
+        is_far=_is_far(subject.paths),
         over_link=over_link,
     )
     return found, costs(subject.changed, over_link=over_link)
+
+
+def _is_far(paths: tuple[bytes, ...]) -> bool:
+    """Whether some of it is on a network file system."""
+    from strongroom.scan.mounts import far_places
+
+    return bool(far_places([path.strip(b"/") for path in paths]))
 
 
 def _state_path(arguments: argparse.Namespace) -> Path:
@@ -265,10 +278,9 @@ def _work_folder(arguments: argparse.Namespace, subject: Subject) -> Iterator[Pa
 
 
 def _told(
-    journal: Journal, terminal: Terminal, seconds: float
+    journal: Journal, terminal: Terminal, seconds: float, began: float
 ) -> Callable[[KnobChanges], Measurement]:
     """`journal`, with a line on what is measured."""
-    began = clock.elapsed_seconds()
 
     def measure(condition: KnobChanges) -> Measurement:
         elapsed = clock.elapsed_seconds() - began

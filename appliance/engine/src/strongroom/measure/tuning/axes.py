@@ -35,6 +35,9 @@ _ORDER: Final = (
     "shards", "scan_threads", "compression", "workers", "upload_queue_size", "lru_size",
 )  # fmt: skip
 
+# Words that are steps of one way, from the default on: each shrinks more and takes longer.
+_STEPS: Final[dict[str, tuple[Value, ...]]] = {"compression": ("zstd3", "zstd6", "zstd9")}
+
 _MOST_SCAN_THREADS: Final = 256
 _MOST_PAGES: Final = 512
 _BLOCK_BYTES: Final = 1 << 20
@@ -106,9 +109,9 @@ def _axis(knob: Knob, stands_for: int | None, most: int) -> Axis:
         return Axis(knob.name, knob.default, others=(not knob.default,))
     if knob.kind != "number":
         words = knob.candidates or knob.words
-        return Axis(
-            knob.name, knob.default, others=tuple(one for one in words if one != knob.default)
-        )
+        steps = _STEPS.get(knob.name, ())
+        others = tuple(one for one in words if one != knob.default and one not in steps)
+        return Axis(knob.name, knob.default, upward=steps, others=others)
     numbers = [int(one) for one in knob.candidates]
     factor = numbers[-1] // numbers[-2]
     while numbers[-1] * factor <= most:

@@ -52,18 +52,22 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """`measure` with a memory and a bound in time; what is answered from memory takes none."""
+    """`measure` with a memory and a bound in time; what is answered from memory takes none.
+
+    `began`: when the time began to count, of `clock.elapsed_seconds`.
+    """
 
     def __init__(
         self,
         path: Path,
         measure: Callable[[KnobChanges], Measurement],
-        known: dict[KnobChanges, list[Measurement]] | None = None,
+        known: dict[KnobChanges, list[Measurement]],
+        began: float,
     ) -> None:
         self._path = path
         self._measure = measure
-        self._known = known or {}
-        self._began = clock.elapsed_seconds()
+        self._known = known
+        self._began = began
         self._allowed_seconds = 0.0
         self._taken: list[float] = []
 

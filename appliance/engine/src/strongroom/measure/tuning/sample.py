@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 1 << 30
 MOST_FILES: Final = 50_000
+# So many runs fit into the time of a search, if each is a first backup that nothing shrinks.
+_RUNS: Final = 40
+# What a backup manages at least in a second; a far file system answers in milliseconds.
+_BYTES_A_SECOND: Final = 100e6
+_FILES_A_SECOND: Final = 5_000
+_FAR_FILES_A_SECOND: Final = 500
+# With less there is little but the start of a program to measure.
+_LEAST_BYTES: Final = 1 << 20
+_LEAST_FILES: Final = 100
 
 
 class Sample(NamedTuple):
@@ -34,6 +43,20 @@ class _Entries(NamedTuple):
 
     files: list[tuple[bytes, int]]
     folders: list[bytes]
+
+
+def sample_bounds(seconds: float, link_bytes_a_second: float, *, is_far: bool) -> tuple[int, int]:
+    """The most bytes and files of a sample, for a search of so many seconds.
+
+    `link_bytes_a_second`: 0 where no link bounds it. `is_far`: on a network file system.
+    """
+    run_seconds = seconds / _RUNS
+    rate = min(link_bytes_a_second or _BYTES_A_SECOND, _BYTES_A_SECOND)
+    files = _FAR_FILES_A_SECOND if is_far else _FILES_A_SECOND
+    return (
+        min(MOST_BYTES, max(_LEAST_BYTES, int(run_seconds * rate))),
+        min(MOST_FILES, max(_LEAST_FILES, int(run_seconds * files))),
+    )
 
 
 def choose_sample(
@@ -53,7 +76,7 @@ def choose_sample(
     if not found.files:
         raise UsageError(
             f"--dir {printable(folder)} holds no file that is small enough to be backed up often: "
-            "name another folder"
+            "name another folder, or give more --minutes"
         )
     return found
 

@@ -79,11 +79,9 @@ class Axis:
     others: tuple[Value, ...] = ()
 
     def around(self, value: Value) -> tuple[tuple[Value, ...], ...]:
-        """The values to either side of one of them, nearest first."""
+        """The values to either side of one of them, nearest first; of others, as of the default."""
         line = (*reversed(self.downward), self.default, *self.upward)
-        if value not in line:
-            return ()
-        place = line.index(value)
+        place = line.index(value if value in line else self.default)
         return line[place + 1 :], tuple(reversed(line[:place]))
 
 
