@@ -61,3 +61,32 @@ def test_a_search_shows_its_difference_and_writes_it_only_without_check(inventor
     # What the role takes: variables, or none.
     assert isinstance(yaml.safe_load(written.read_text()), dict)
     assert not (tmp_path / "host_vars" / "db1").exists()
+
+
+# As evidence in the file says what was measured.
+LINK = "a link of 1 ms and 50 MB/s"
+WAY = {"strongroom_kernel_round_trip_ms": 1, "strongroom_kernel_bandwidth_mbit": 400}
+
+
+def searched(inventory, *words, **variables):
+    """What a search shows of one client whose inventory says this as well."""
+    found = yaml.safe_load(inventory.read_text())
+    found["agents"]["vars"].update(variables)
+    inventory.write_text(yaml.safe_dump(found))
+    few = ["-e", "measure_minutes=0.01", "--limit", "web1", "--check", "--diff"]
+    return play(inventory, "retune.yml", *few, *words)
+
+
+def test_a_search_is_made_over_the_link_that_the_inventory_knows(inventory):
+    assert LINK in searched(inventory, **WAY)
+
+
+def test_half_of_a_link_is_none(inventory):
+    assert "a link of" not in searched(inventory, strongroom_kernel_round_trip_ms=1)
+
+
+def test_further_options_are_passed_on_and_win_over_the_inventory(inventory):
+    shown = searched(inventory, "-e", "measure_options='--backup first --link 2,25 --knobs ktls'", **WAY)
+    assert "time of a first backup" in shown
+    assert "a link of 2 ms and 25 MB/s" in shown
+    assert LINK not in shown

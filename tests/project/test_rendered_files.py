@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -108,6 +109,70 @@ def test_a_variable_of_the_agent_changes_its_file_and_nothing_else(variable, val
 
 def test_every_variable_of_the_agent_is_tried():
     assert {one[0] for one in AGENT_CHANGES} | NOT_RENDERED | {"strongroom_agent_name"} == set(AGENT.options)
+
+
+# Writes host_vars/HOST/strongroom_tuning.yml for each value that `strongroom tune` can find: of each knob the nth one,
+# or its last, into host_vars/valueN.
+TUNED = """
+import sys
+from pathlib import Path
+from strongroom.measure.tuning.axes import axes, changeable_names, searched_names
+from strongroom.measure.tuning.inventory import inventory_text, write_inventory
+from strongroom.measure.tuning.search import DEFAULTS
+found = axes(searched_names(over_link=True), changeable_names(over_link=True), cores=8,
+             available_bytes=16 << 30, is_far=True, over_link=True)
+values = {one: (*one.downward, *one.upward, *one.others) for one in found}
+for number in range(max(map(len, values.values()))):
+    best = DEFAULTS
+    for one, tried in values.items():
+        best = best.with_value(one.name, tried[min(number, len(tried) - 1)], one.default)
+    write_inventory(Path(sys.argv[1]), f"value{number}", inventory_text(best, ["why: 'so', {{ no }}"]))
+"""
+# The directive of each variable that tune writes, and the file of the role that has it.
+TUNED_DIRECTIVES = {
+    "strongroom_compression": (1, "Compression"),
+    "strongroom_signature": (1, "Signature"),
+    "strongroom_workers": (0, "Maximum Workers Per Job"),
+    "strongroom_scan_threads": (0, "Scan Threads"),
+    "strongroom_shards": (0, "Shards"),
+    "strongroom_upload_queue_size": (0, "Upload Queue Size"),
+    "strongroom_lru_size": (0, "Lru Size"),
+    "strongroom_acls": (1, "ACL Support"),
+    "strongroom_xattrs": (1, "XAttr Support"),
+    "strongroom_tls_enable": (1, "TLS Enable"),
+    "strongroom_ktls": (1, "Enable kTLS"),
+}
+
+
+@pytest.fixture(scope="module")
+def tuned_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tuned")
+    python = Path(shutil.which("strongroom")).parent / "python"
+    subprocess.run([python, "-c", TUNED, folder], check=True)
+    return sorted(folder.glob("host_vars/*/strongroom_tuning.yml"))
+
+
+def test_each_value_that_tune_writes_is_in_the_configuration_of_the_client(tuned_files):
+    codecs = set()
+    for path in tuned_files:
+        variables = DataLoader().load_from_file(str(path))
+        assert set(variables) == set(TUNED_DIRECTIVES)
+        codecs.add(variables["strongroom_compression"])
+        role = Role("agent", strongroom_agent_group="servers", **variables)
+        files = [role.file(template) for template in AGENT_FILES]
+        for variable, (number, directive) in TUNED_DIRECTIVES.items():
+            value = variables[variable]
+            shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+            lines = [line.strip() for line in files[number].splitlines()]
+            assert lines.count(f"{directive} = {shown}") == 1, (variable, value)
+    assert codecs == {"none", "lz4", "zstd1", "zstd3", "zstd6", "zstd9"}
+
+
+def test_a_file_in_which_tune_found_nothing_faster_changes_nothing(tmp_path):
+    path = tmp_path / "strongroom_tuning.yml"
+    path.write_text("# Written by `strongroom tune`.\n---\n{}\n")
+    role = Role("agent", strongroom_agent_group="servers", **DataLoader().load_from_file(str(path)))
+    assert [role.file(one) for one in AGENT_FILES] == [AGENT.file(one) for one in AGENT_FILES]
 
 
 def test_the_name_is_in_both_files_of_the_client():
