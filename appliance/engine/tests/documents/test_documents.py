@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
-from kit.project import DOCUMENTS, TESTS
+from kit.project import DOCUMENTS, ROLES, TESTS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 PROJECT = DOCUMENTS.parent
@@ -65,6 +67,61 @@ def test_the_page_on_tuning_gives_every_knob_the_default_of_the_table():
         if name in defaults
     }
     assert told == defaults
+
+
+# Roles whose settings are for speed, or beside it.
+TUNING_ROLES = ("kernel_tuning", "disk_tuning", "ktls", "hardening")
+
+
+def cells_of_settings() -> dict[str, list[str]]:
+    """Setting -> the further cells of its row in the page on tuning."""
+    return {
+        name: row[1:] for row in rows_of("tuning.md") for name in re.findall(r"`([\w.]+)`", row[0])
+    }
+
+
+@pytest.mark.parametrize("role", TUNING_ROLES)
+def test_the_page_on_tuning_has_every_variable_of_the_roles_that_tune(role):
+    specs = yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text("utf-8"))
+    assert set(specs["argument_specs"]["main"]["options"]) <= set(cells_of_settings())
+
+
+def test_the_page_on_tuning_gives_variables_the_defaults_of_the_inventory():
+    inventory = {row[0].strip("`"): row[2] for row in rows_of("reference/inventory.md")}
+    variables = {name: cells[0] for name, cells in cells_of_settings().items() if name in inventory}
+    assert variables
+    assert variables == {name: inventory[name] for name in variables}
+
+
+@pytest.mark.parametrize("role", ["kernel_tuning", "hardening"])
+def test_the_page_on_tuning_has_every_kernel_setting_and_the_value_that_the_role_writes(role):
+    variables = yaml.safe_load((ROLES / role / "vars/main.yml").read_text("utf-8"))
+    written = dict(settings_in(variables))
+    assert len(written) > 10
+    told = cells_of_settings()
+    for name, value in written.items():
+        values = " ".join(re.findall(r"`([^`]+)`", " ".join(told[name][:2])))
+        # Of a value that is computed, what is not.
+        for word in re.sub(r"{{.*}}", "", str(value)).split():
+            assert word in values.split(), f"{name} = {value}"
+
+
+def settings_in(variables: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Kernel settings and their values, at any depth."""
+    for name, value in variables.items():
+        if "." in name:
+            yield name, value
+        elif isinstance(value, dict):
+            yield from settings_in(value)
+
+
+def test_every_setting_of_the_page_on_tuning_says_what_was_measured_and_where_it_is_from():
+    rows = [row for row in rows_of("tuning.md") if not set(row[0]) <= set("-:")]
+    assert {tuple(row[-2:]) for row in rows if row[0] in ("knob", "setting")} == {
+        ("measured effect", "seed")
+    }
+    for row in rows:
+        assert all(row), row
 
 
 def test_the_tests_that_documents_name_are_there():
