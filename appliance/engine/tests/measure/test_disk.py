@@ -9,7 +9,14 @@ import time
 import pytest
 
 from strongroom.errors import UsageError
-from strongroom.measure.disk import BLOCK_SIZES, DEPTHS, LEAST_FILE_BYTES, measure_disk
+from strongroom.measure.disk import (
+    BLOCK_SIZES,
+    DEPTHS,
+    LEAST_FILE_BYTES,
+    file_system_of,
+    measure_disk,
+    require_disk,
+)
 from strongroom.measure.disk import test_file_bytes as file_bytes
 
 
@@ -32,8 +39,16 @@ def small(tmp_path):
 
 def test_a_disk_without_room_is_refused(small):
     with pytest.raises(UsageError, match=r"MiB free, and measuring its disk needs .*--skip disk"):
+        require_disk(str(small))
+    with pytest.raises(UsageError, match=r"MiB free, and measuring its disk needs .*--skip disk"):
         measure_disk(str(small), 1, silent)
     assert list(small.iterdir()) == []
+
+
+def test_the_file_system_is_that_of_the_folder():
+    # That of the mount, and not of the root.
+    assert file_system_of("/dev/shm") == "tmpfs"
+    assert file_system_of("/proc/self") == "proc"
 
 
 def test_the_test_file_is_bounded(tmp_path):

@@ -39,9 +39,9 @@ _MEBIBYTE: Final = 1 << 20
 def measure_disk(folder: str, seconds: float, tell: Callable[[str], None]) -> DiskProfile:
     """Measure for `seconds` at each depth and block size; `tell` gets a word on each step.
 
-    Raises UsageError when there is no room, no fio, or the folder takes no files.
+    Raises UsageError as `require_disk` does.
     """
-    _require_fio()
+    require_disk(folder)
     size_bytes = test_file_bytes(folder)
     with _test_file(folder, size_bytes) as (path, is_direct):
         random_reads = []
@@ -58,13 +58,20 @@ def measure_disk(folder: str, seconds: float, tell: Callable[[str], None]) -> Di
     return DiskProfile(
         printable(os.path.abspath(folder)),
         device,
-        file_system_type(os.fsencode(os.path.realpath(folder))).decode("ascii", "replace"),
+        file_system_of(folder),
         rotates,
         size_bytes,
         is_direct,
         tuple(random_reads),
         tuple(streaming),
     )
+
+
+def require_disk(folder: str) -> None:
+    """Raise UsageError when there is no fio, no room for a test file, or the folder takes none."""
+    _require_fio()
+    test_file_bytes(folder)
+    os.close(_nameless_file(folder))
 
 
 def test_file_bytes(folder: str) -> int:
@@ -101,6 +108,12 @@ def device_of(folder: str) -> tuple[str, bool | None]:
     return place.resolve().name, None
 
 
+def file_system_of(folder: str) -> str:
+    """The type of the file system that holds a folder, "" where that is not known."""
+    path = os.fsencode(os.path.realpath(folder)).strip(b"/")
+    return file_system_type(path).decode("ascii", "replace")
+
+
 def _require_fio() -> None:
     try:
         subprocess.run(["fio", "--version"], capture_output=True, check=True)
@@ -111,13 +124,20 @@ def _require_fio() -> None:
         ) from error
 
 
+def _nameless_file(folder: str) -> int:
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UsageError(
+            f"no test file can be made in {printable(folder)}: {error.strerror}; name another "
+            "folder with --dir, or leave the disk out with --skip disk"
+        ) from error
+
+
 @contextmanager
 def _test_file(folder: str, size_bytes: int) -> Iterator[tuple[str, bool]]:
     """A file without a name, full of noise; its path for fio, and whether it is read directly."""
-    try:
-        descriptor = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise UsageError(f"no test file can be made in {folder}: {error.strerror}") from error
+    descriptor = _nameless_file(folder)
     try:
         noise = clock.random_bytes(_WRITE_BYTES)
         for _ in range(size_bytes // _WRITE_BYTES):
