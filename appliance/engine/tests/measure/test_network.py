@@ -1,11 +1,14 @@
 """The way to a storage daemon: real daemons, and what a probe must not do."""
 
+import socket
+
 import pytest
 
 from kit.storage_site import StorageSite
 from strongroom.errors import ProtocolError, RightError
 from strongroom.measure.network import STREAMS, measure_network
 from strongroom.net.channels.connecting import connect
+from strongroom.net.channels.local_channel import connect_local
 from strongroom.net.storage.client import StorageClient
 from strongroom.net.storage.protocol import (
     LARGEST_PART_BYTES,
@@ -55,11 +58,29 @@ def test_an_agent_measures_its_way_and_stores_nothing(site, mode):
     assert found.rtt_us > 0
     assert found.path_mtu_bytes > 500
     assert found.sent_segments > 0
+    assert 0 <= found.retransmitted <= found.sent_segments
     for direction in ("send", "receive"):
         of_one = [one for one in found.transfers if one.direction == direction]
         assert tuple(one.streams for one in of_one) == STREAMS
         assert all(one.bytes_per_second > 0 for one in of_one)
     assert files_of(site) == before
+
+
+def test_what_others_send_meanwhile_is_not_counted(site):
+    server = socket.create_server(("127.0.0.1", 0))
+    other = socket.create_connection(server.getsockname())
+    near, _ = server.accept()
+
+    def send(_text):
+        other.sendall(b"of somebody else")
+        assert near.recv(1000)
+
+    with server, other, near:
+        # A Unix socket: no segment is ours.
+        path = str(site.socket)
+        found = measure_network("vault", lambda: connect_local(path), 0.1, send)
+    assert (found.retransmitted, found.sent_segments) == (0, 0)
+    assert all(one.bytes_per_second > 0 for one in found.transfers)
 
 
 def test_who_may_not_add_may_not_probe(site):

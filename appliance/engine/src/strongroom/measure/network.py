@@ -1,7 +1,8 @@
 """How fast the way to a storage daemon is: round trips, and bytes a second by connections at once.
 
 The daemon discards what it gets and sends noise (PROBE, see net.storage.protocol), with the
-protection that backups will have, so TLS is in the figures and the far disk is not.
+protection that backups will have, so TLS is in the figures and the far disk is not. Segments sent
+again are those of the connections that are measured, as the kernel counts them for each.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import os
 import socket
 import struct
 from collections import deque
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from strongroom import clock
 from strongroom.measure.profile import NetworkProfile, Transfer
-from strongroom.measure.together import rate_together
+from strongroom.measure.together import Worker, work_together
 from strongroom.net.storage.client import StorageClient
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, FrameType, Probe, StorageHello
 
@@ -32,10 +33,21 @@ RECEIVE_BYTES: Final = 4 << 20
 AHEAD: Final = 8
 
 _ROUND_TRIPS: Final = 20
-# struct tcp_info of linux/tcp.h: eight single bytes, then numbers of 32 bits.
-_INFO: Final = struct.Struct("=8B24I")
-_SEND_SEGMENT, _PATH_MTU, _RTT, _RTT_VARIATION = (8 + field for field in (2, 13, 15, 16))
+# struct tcp_info of linux/tcp.h: eight single bytes, 24 numbers of 32 bits, four of 64, and more of
+# 32 up to the segments with data that were sent.
+_INFO: Final = struct.Struct("=8B24I4Q6I")
+_SEND_SEGMENT, _PATH_MTU, _RTT, _RTT_VARIATION, _RETRANSMITTED, _SENT_SEGMENTS = (
+    8 + field for field in (2, 13, 15, 16, 23, 33)
+)
+_FIELDS: Final = 8 + 24 + 4 + 6
 _NAME_BYTES: Final = 16
+
+
+class _Connection(NamedTuple):
+    """A client of the daemon, and the channel below it."""
+
+    client: StorageClient
+    channel: Channel
 
 
 def measure_network(
@@ -47,8 +59,7 @@ def measure_network(
     may not add anything there.
     """
     tell("round trips")
-    channel = connect()
-    client = _client(channel, server)
+    client, channel = _connection(connect, server)
     try:
         for _ in range(_ROUND_TRIPS):
             client.ask(FrameType.PROBE, Probe(0))
@@ -56,16 +67,17 @@ def measure_network(
         info, congestion_control = _tcp_info(channel)
     finally:
         client.close()
-    before = _segments()
     transfers = []
+    retransmitted = sent_segments = 0
     directions: tuple[Literal["send", "receive"], ...] = ("send", "receive")
     for direction in directions:
         for streams in STREAMS:
             tell(f"{direction}, {streams} connections at once")
             prepare = _sender if direction == "send" else _receiver
-            rate = rate_together(lambda of=prepare: of(connect, server), seconds, streams)  # type: ignore[misc]
-            transfers.append(Transfer(direction, streams, rate))
-    after = _segments()
+            found = work_together(partial(prepare, connect, server), seconds, streams)
+            transfers.append(Transfer(direction, streams, found.rate))
+            retransmitted += found.counts[0]
+            sent_segments += found.counts[1]
     return NetworkProfile(
         server,
         mode,
@@ -74,59 +86,55 @@ def measure_network(
         info[_SEND_SEGMENT],
         info[_PATH_MTU],
         congestion_control,
-        after[0] - before[0],
-        after[1] - before[1],
+        retransmitted,
+        sent_segments,
         tuple(transfers),
     )
 
 
-def _client(channel: Channel, server: str) -> StorageClient:
+def _connection(connect: Callable[[], Channel], server: str) -> _Connection:
+    channel = connect()
     client = StorageClient(channel, StorageHello(PROTOCOL_VERSION), server)
     # The daemon's reason for refusing us is raised here.
     _ = client.welcome
-    return client
+    return _Connection(client, channel)
 
 
-def _sender(connect: Callable[[], Channel], server: str) -> Callable[[], int]:
-    client = _client(connect(), server)
+def _sender(connect: Callable[[], Channel], server: str) -> Worker:
+    of = _connection(connect, server)
     noise = clock.random_bytes(SEND_BYTES)
-    return _ahead(lambda: client.request(FrameType.PROBE, Probe(0), noise), client, SEND_BYTES)
+    return _ahead(lambda: of.client.request(FrameType.PROBE, Probe(0), noise), of, SEND_BYTES)
 
 
-def _receiver(connect: Callable[[], Channel], server: str) -> Callable[[], int]:
-    client = _client(connect(), server)
+def _receiver(connect: Callable[[], Channel], server: str) -> Worker:
+    of = _connection(connect, server)
     return _ahead(
-        lambda: client.request(FrameType.PROBE, Probe(RECEIVE_BYTES)), client, RECEIVE_BYTES
+        lambda: of.client.request(FrameType.PROBE, Probe(RECEIVE_BYTES)), of, RECEIVE_BYTES
     )
 
 
-def _ahead(
-    request: Callable[[], StorageAnswer], client: StorageClient, size_bytes: int
-) -> Callable[[], int]:
+def _ahead(request: Callable[[], StorageAnswer], of: _Connection, size_bytes: int) -> Worker:
     waiting: deque[StorageAnswer] = deque()
 
     def step() -> int:
         while len(waiting) < AHEAD:
             waiting.append(request())
-        client.wait(waiting.popleft())
+        of.client.wait(waiting.popleft())
         return size_bytes
 
-    return step
+    def segments() -> tuple[int, int]:
+        info, _ = _tcp_info(of.channel)
+        return info[_RETRANSMITTED], info[_SENT_SEGMENTS]
+
+    return Worker(step, segments)
 
 
 def _tcp_info(channel: Channel) -> tuple[tuple[int, ...], str]:
     """What the kernel knows of the connection; zeros for a Unix socket."""
     with socket.socket(fileno=os.dup(channel.fileno())) as same:
         if same.family == socket.AF_UNIX:
-            return (0,) * (8 + 24), ""
+            return (0,) * _FIELDS, ""
         data = same.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
         name = same.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _NAME_BYTES)
-    return _INFO.unpack(data), name.rstrip(b"\0").decode("ascii")
-
-
-def _segments() -> tuple[int, int]:
-    """Segments sent again, and all that were sent, by this machine since boot."""
-    lines = [line.split() for line in Path("/proc/net/snmp").read_text().splitlines()]
-    names, values = (line for line in lines if line[0] == "Tcp:")
-    found = dict(zip(names, values, strict=True))
-    return int(found["RetransSegs"]), int(found["OutSegs"])
+    # An old kernel knows fewer fields.
+    return _INFO.unpack(data.ljust(_INFO.size, b"\0")), name.rstrip(b"\0").decode("ascii")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import struct
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from strongroom import clock
 from strongroom.errors import StrongroomError, UsageError
@@ -19,8 +19,25 @@ if TYPE_CHECKING:
 _READY: Final = b"r"
 _DONE: Final = b"d"
 _FAILED: Final = b"f"
-_RATE: Final = struct.Struct("<d")
+_RESULT: Final = struct.Struct("<dqq")
 _LONGEST_MESSAGE: Final = 4096
+
+
+class Worker(NamedTuple):
+    """What one process does: `step` again and again, and at the end it tells two `counts`.
+
+    `step` returns how many units (bytes) it has done.
+    """
+
+    step: Callable[[], int]
+    counts: Callable[[], tuple[int, int]]
+
+
+class Together(NamedTuple):
+    """Sums over all processes: units a second, and the two counts."""
+
+    rate: float
+    counts: tuple[int, int]
 
 
 def rate_together(
@@ -30,6 +47,14 @@ def rate_together(
 
     Each calls `prepare`, and what that returns again and again for `seconds`; it returns how many
     units (bytes) it has done. Raises UsageError with what a process failed of.
+    """
+    return work_together(lambda: Worker(prepare(), _no_counts), seconds, processes).rate
+
+
+def work_together(prepare: Callable[[], Worker], seconds: float, processes: int) -> Together:
+    """Let so many processes work for `seconds`; each prepares, then all begin together.
+
+    Raises UsageError with what a process failed of.
     """
     begin_read, begin_write = os.pipe()
     pids: list[int] = []
@@ -47,10 +72,11 @@ def rate_together(
             _require(result, _READY, 1)
         os.close(begin_write)
         begin_write = -1
-        total = 0.0
-        for result in results:
-            total += _RATE.unpack(_require(result, _DONE, 1 + _RATE.size)[1:])[0]
-        return total
+        found = [
+            _RESULT.unpack(_require(result, _DONE, 1 + _RESULT.size)[1:]) for result in results
+        ]
+        rates, first, second = zip(*found, strict=True)
+        return Together(sum(rates), (sum(first), sum(second)))
     finally:
         for descriptor in (begin_read, begin_write, *results):
             if descriptor >= 0:
@@ -58,6 +84,10 @@ def rate_together(
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
+
+
+def _no_counts() -> tuple[int, int]:
+    return 0, 0
 
 
 def _require(result: int, kind: bytes, size: int) -> bytes:
@@ -76,7 +106,7 @@ def _require(result: int, kind: bytes, size: int) -> bytes:
 
 
 def _be_worker(
-    prepare: Callable[[], Callable[[], int]],
+    prepare: Callable[[], Worker],
     seconds: float,
     begin_read: int,
     begin_write: int,
@@ -85,7 +115,7 @@ def _be_worker(
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.close(begin_write)
-        step = prepare()
+        step, counts = prepare()
         step()
         os.write(result, _READY)
         os.read(begin_read, 1)
@@ -95,7 +125,7 @@ def _be_worker(
         while elapsed < seconds:
             done += step()
             elapsed = clock.elapsed_seconds() - started
-        os.write(result, _DONE + _RATE.pack(done / elapsed))
+        os.write(result, _DONE + _RESULT.pack(done / elapsed, *counts()))
     except StrongroomError as error:
         os.write(result, _FAILED + str(error).encode()[:_LONGEST_MESSAGE])
     except BaseException as error:  # noqa: BLE001 - the other process raises it
