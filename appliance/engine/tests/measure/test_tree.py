@@ -1,6 +1,8 @@
 """The tree: counted exactly, and costs that are there."""
 
 import os
+import struct
+import tempfile
 
 import pytest
 
@@ -35,6 +37,56 @@ def test_a_tree_is_counted_and_its_content_sampled(tmp_path):
     assert tree.content_bytes_per_second > 0
     assert tree.ratio > 3
     assert notes == []
+
+
+# An ACL as the kernel takes it: version, then tag, permissions and id of each entry.
+ACL = struct.pack("<I", 2) + b"".join(
+    struct.pack("<HHI", tag, permissions, who)
+    for tag, permissions, who in (
+        (1, 6, 0xFFFFFFFF), (2, 4, 12345), (4, 4, 0xFFFFFFFF), (16, 4, 0xFFFFFFFF),
+        (32, 4, 0xFFFFFFFF),
+    )
+)  # fmt: skip
+
+
+def test_acls_are_told_apart_from_other_attributes(tmp_path):
+    for number in range(10):
+        (tmp_path / str(number)).write_text("text")
+    os.setxattr(tmp_path / "1", "system.posix_acl_access", ACL)
+    os.setxattr(tmp_path, "system.posix_acl_default", ACL)
+    for name in ("user.one", "user.two"):
+        os.setxattr(tmp_path / "2", name, b"value")
+    tree, _ = measure_tree(str(tmp_path), 0.05, cold=False, tell=silent)
+    found = tree.attributes
+    assert found.is_supported
+    assert found.sampled == 11
+    assert found.list_us > 0
+    assert (found.acls.entries, found.acls.values) == (2, 2)
+    assert (found.others.entries, found.others.values) == (1, 2)
+    assert found.acls.read_us > 0
+    assert found.others.read_us > 0
+    assert tree.attributes_us > found.list_us
+
+
+def test_a_tree_without_attributes_costs_what_listing_costs(tmp_path):
+    (tmp_path / "file").write_text("text")
+    tree, _ = measure_tree(str(tmp_path), 0.05, cold=False, tell=silent)
+    assert tree.attributes.acls == tree.attributes.others
+    assert (tree.attributes.acls.entries, tree.attributes.acls.read_us) == (0, 0.0)
+    assert tree.attributes_us == tree.attributes.list_us
+
+
+def test_reads_are_counted_or_it_is_said_why_not(tmp_path):
+    tree, _ = measure_tree(str(tmp_path), 0.05, cold=False, tell=silent)
+    is_counted = all(walk.read_ios is not None for walk in tree.walks)
+    assert is_counted == (tree.reads_uncounted == "")
+    # Memory has no block device, wherever this runs.
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        tree, _ = measure_tree(folder, 0.05, cold=False, tell=silent)
+    assert all(walk.read_ios is None for walk in tree.walks)
+    assert tree.reads_uncounted == (
+        "the kernel counts reads by block device, and tmpfs has none of its own"
+    )
 
 
 def test_noise_is_not_compressed(tmp_path):

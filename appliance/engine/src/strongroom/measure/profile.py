@@ -6,7 +6,7 @@ measured is None, and `notes` says why.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -75,7 +75,7 @@ class Walk(msgspec.Struct, frozen=True):
     """One walk of a tree: names listed, an lstat of each; `first`: with caches as they were.
 
     `read_ios` and `read_bytes`: what the kernel's counter of the device rose by meanwhile, so other
-    programs' reads are in it; None where the file system has no device of its own.
+    programs' reads are in it; None where there is no counter (see `Tree.reads_uncounted`).
     `processor_seconds`: of the seconds those that it did not wait; 0 where that was not measured.
     """
 
@@ -92,14 +92,41 @@ class Walk(msgspec.Struct, frozen=True):
         return self.entries / self.seconds if self.seconds else 0.0
 
 
+class AttributeKind(msgspec.Struct, frozen=True):
+    """ACLs, or all other extended attributes, of the entries that were examined.
+
+    `entries`: how many have some; `values`: how many they have together; `read_us`: what reading
+    one value takes, 0 where there are none.
+    """
+
+    entries: int
+    values: int
+    read_us: float
+
+
+class Attributes(msgspec.Struct, frozen=True):
+    """Extended attributes of a sample of files and folders. `list_us`: listing the names of one.
+
+    `is_supported`: False where the file system of the tree has no extended attributes at all.
+    """
+
+    sampled: int
+    is_supported: bool
+    list_us: float
+    acls: AttributeKind
+    others: AttributeKind
+
+
 class Tree(msgspec.Struct, frozen=True):
     """A folder that is to be backed up.
 
-    `attributes_us`: what listing extended attributes and ACLs adds, for an entry.
+    `attributes_us`: what listing and reading extended attributes and ACLs adds for an entry, those
+    without any included; `attributes`: the same in detail.
     `open_us`: open, fstat, read and close of a small file, of which `sampled` were read, warm.
     `content_*`: files read one after the other, cold where that was possible. `folder`: its path,
     escaped where it does not print. `ratio`: what zstd1 makes of a sample of the content, at
-    `codec_bytes_per_second` on one core.
+    `codec_bytes_per_second` on one core. `reads_uncounted`: why the kernel counts no reads of the
+    walks, "" where it does.
     """
 
     folder: str
@@ -115,6 +142,8 @@ class Tree(msgspec.Struct, frozen=True):
     content_is_cold: bool
     ratio: float
     codec_bytes_per_second: float
+    attributes: Attributes | None = None
+    reads_uncounted: str = ""
 
     @property
     def entries(self) -> int:
@@ -130,8 +159,23 @@ class Transfer(msgspec.Struct, frozen=True):
     bytes_per_second: float
 
 
+class Iperf3Profile(msgspec.Struct, frozen=True):
+    """The way to a server of iperf3, without TLS. `retransmitted`: segments, by the sending side.
+
+    None where iperf3 could not tell it.
+    """
+
+    server: str
+    retransmitted: int | None
+    transfers: tuple[Transfer, ...]
+
+
 class NetworkProfile(msgspec.Struct, frozen=True):
-    """The way to a storage daemon. `retransmitted`: segments, of all that were `sent_segments`."""
+    """The way to a storage daemon.
+
+    `retransmitted`: segments, of the `sent_segments` with data that this machine sent to the daemon
+    over the connections that were measured; what the daemon sent again is not known here.
+    """
 
     server: str
     mode: str
@@ -156,10 +200,33 @@ class Profile(msgspec.Struct, frozen=True):
     network: NetworkProfile | None = None
     notes: tuple[str, ...] = ()
     version: int = PROFILE_VERSION
+    iperf3: Iperf3Profile | None = None
 
     def speed(self, name: str) -> Speed | None:
         """The figures of a digest, cipher or codec."""
         return next((speed for speed in self.speeds if speed.name == name), None)
+
+
+class TransferRow(NamedTuple):
+    """Bytes a second to the storage daemon and to the server of iperf3; None: not measured."""
+
+    direction: Literal["send", "receive"]
+    streams: int
+    daemon: float | None
+    iperf3: float | None
+
+
+def transfer_rows(profile: Profile) -> list[TransferRow]:
+    """The rates of the network by direction and number of connections, side by side."""
+    daemon, iperf3 = (
+        {(one.direction, one.streams): one.bytes_per_second for one in part.transfers}
+        if part is not None
+        else {}
+        for part in (profile.network, profile.iperf3)
+    )
+    # "send" first, as both are measured.
+    places = sorted({*daemon, *iperf3}, key=lambda place: (place[0] != "send", place[1]))
+    return [TransferRow(*place, daemon.get(place), iperf3.get(place)) for place in places]
 
 
 def profile_json(profile: Profile) -> bytes:

@@ -6,13 +6,20 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from strongroom.measure.charts import Series, bar_chart, line_chart
+from strongroom.measure.profile import transfer_rows
 from strongroom.measure.verdict import predictions, sentences
+from strongroom.measure.wording import (
+    acceleration_sentence,
+    attributes_sentence,
+    iperf3_sentence,
+    network_sentence,
+)
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from strongroom.measure.profile import DiskProfile, NetworkProfile, Profile, Tree
+    from strongroom.measure.profile import DiskProfile, Profile, Tree
 
 MEGA = 1e6
 
@@ -53,8 +60,8 @@ def html_report(profile: Profile) -> str:
         blocks += _tree(profile.tree)
     if profile.disk is not None:
         blocks += _disk(profile.disk)
-    if profile.network is not None:
-        blocks += _network(profile.network)
+    if profile.network is not None or profile.iperf3 is not None:
+        blocks += _network(profile)
     if profile.speeds:
         blocks += _processor(profile)
     if profile.notes:
@@ -112,7 +119,7 @@ def _tree(tree: Tree) -> Iterator[str]:
             f"{walk.entries:,}",
             f"{walk.seconds:.2f}",
             f"{walk.entries_per_second:,.0f}",
-            "" if walk.read_ios is None else f"{walk.read_ios:,}",
+            "not counted" if walk.read_ios is None else f"{walk.read_ios:,}",
             f"{walk.entries / walk.read_ios:,.1f}" if walk.read_ios else "",
         )
         for walk in tree.walks
@@ -122,12 +129,14 @@ def _tree(tree: Tree) -> Iterator[str]:
         ("walk", "entries", "seconds", "entries/s", "reads", "entries a read"),
         rows,
     )
+    if tree.reads_uncounted:
+        yield f'<p class="note">Reads are not counted: {escape(tree.reads_uncounted)}.</p>'
     bars = [(walk.state, walk.entries_per_second) for walk in tree.walks]
     yield bar_chart("Stat rate, entries a second", bars, lambda value: f"{value:,.0f}")
     yield (
-        f"<p>Attributes and ACLs cost {tree.attributes_us:.1f} µs an entry; open, read and close "
-        f"of a small file {tree.open_us:.1f} µs ({tree.sampled:,} of them); reading one file after "
-        f"the other {tree.content_bytes_per_second / MEGA:,.0f} MB/s"
+        f"<p>Extended attributes: {escape(attributes_sentence(tree))}.</p>"
+        f"<p>Open, read and close of a small file {tree.open_us:.1f} µs ({tree.sampled:,} of "
+        f"them); reading one file after the other {tree.content_bytes_per_second / MEGA:,.0f} MB/s"
         f"{'' if tree.content_is_cold else ', from memory'}.</p>"
     )
 
@@ -174,36 +183,53 @@ def _disk(disk: DiskProfile) -> Iterator[str]:
     )
 
 
-def _network(network: NetworkProfile) -> Iterator[str]:
-    yield f"<h2>The way to {escape(printable(network.server))}</h2>"
-    share = network.retransmitted / network.sent_segments if network.sent_segments else 0.0
-    yield (
-        f"<p>{escape(network.mode)}, round trip {network.rtt_us / 1000:.2f} ms "
-        f"(± {network.rtt_variation_us / 1000:.2f}), MTU {network.path_mtu_bytes}, "
-        f"{escape(network.congestion_control)}, {share:.3%} of the segments were sent again.</p>"
-    )
+def _network(profile: Profile) -> Iterator[str]:
+    yield "<h2>The network</h2>"
+    if profile.network is not None:
+        yield _way(profile.network.server, network_sentence(profile.network))
+    if profile.iperf3 is not None:
+        yield _way(profile.iperf3.server, iperf3_sentence(profile.iperf3))
+    rows = transfer_rows(profile)
+    series = [
+        Series(
+            f"{direction}{suffix}",
+            [
+                (row.streams, rate / MEGA)
+                for row in rows
+                if row.direction == direction
+                and (rate := row.iperf3 if suffix else row.daemon) is not None
+            ],
+        )
+        for suffix in ("", ", iperf3")
+        for direction in ("send", "receive")
+    ]
     yield line_chart(
         "MB a second by connections",
         "connections at once",
-        [
-            Series(
-                direction,
-                [
-                    (one.streams, one.bytes_per_second / MEGA)
-                    for one in network.transfers
-                    if one.direction == direction
-                ],
-            )
-            for direction in ("send", "receive")
-        ],
+        [one for one in series if one.points],
         lambda value: f"{value:,.0f}",
     )
+    yield table(
+        "Rates of the network",
+        ("direction", "connections", "MB/s, storage daemon", "MB/s, iperf3"),
+        [
+            (row.direction, str(row.streams), _megabytes(row.daemon), _megabytes(row.iperf3))
+            for row in rows
+        ],
+    )
+
+
+def _way(server: str, sentence: str) -> str:
+    return f"<p>To {escape(printable(server))}: {escape(sentence)}.</p>"
+
+
+def _megabytes(rate: float | None) -> str:
+    return "" if rate is None else f"{rate / MEGA:,.0f}"
 
 
 def _processor(profile: Profile) -> Iterator[str]:
     yield "<h2>The processor</h2>"
-    flags = ", ".join(profile.machine.accelerations) or "none that we know"
-    yield f"<p>Accelerations: {escape(flags)}.</p>"
+    yield f"<p>{escape(acceleration_sentence(profile.machine))}.</p>"
     rows = [
         (
             speed.name,

@@ -7,15 +7,17 @@ metadata is worth (inodes next to each other come with one read).
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
 from strongroom import clock
 from strongroom.content.codecs import Compressor, parse_compression
 from strongroom.errors import UsageError
-from strongroom.measure.profile import Tree, Walk
+from strongroom.measure.disk import file_system_of
+from strongroom.measure.profile import AttributeKind, Attributes, Tree, Walk
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -27,9 +29,13 @@ GREATEST_READ_BYTES: Final = 1 << 30
 # Of the content that is compressed: of each file at most the size of a block.
 SAMPLE_BYTES: Final = 32 << 20
 CODEC: Final = "zstd1"
+# Of the attributes that exist: so many values of ACLs, and of all others.
+MOST_VALUES: Final = 4096
 
+_Thing = TypeVar("_Thing")
 _READ_BYTES: Final = 1 << 20
 _SECTOR_BYTES: Final = 512
+_ACL_PREFIX: Final = "system.posix_acl_"
 _DROP: Final = Path("/proc/sys/vm/drop_caches")
 # Each round goes over the whole sample; the fastest counts, as the least disturbed.
 _ROUNDS: Final = 3
@@ -52,6 +58,7 @@ class _Counts:
         self.size_bytes = 0
         self.largest_bytes = 0
         self.paths: list[str] = []
+        self.folders: list[str] = []
         self.unreadable = 0
 
 
@@ -77,7 +84,9 @@ def measure_tree(
         walks.append(walk)
     if counts.unreadable:
         notes.append(f"{counts.unreadable:,} folders could not be listed, and are left out")
-    tell("attributes and small files")
+    tell("attributes and ACLs")
+    attributes = _attributes(folder, _every_nth(counts.folders + counts.paths, SAMPLED_FILES))
+    tell("small files")
     sampled = _every_nth(counts.paths, SAMPLED_FILES)
     small = [path for path in sampled if _is_small(path)]
     tell("content")
@@ -91,13 +100,15 @@ def measure_tree(
         counts.size_bytes,
         counts.largest_bytes,
         tuple(walks),
-        _cost_us(sampled, _list_attributes),
+        _attributes_us(attributes),
         _cost_us(small, _open_and_read),
         len(small),
         read.bytes_per_second,
         read.is_cold,
         ratio,
         codec_rate,
+        attributes,
+        _reads_uncounted(folder) if walks[0].read_ios is None else "",
     )
     return tree, notes
 
@@ -121,12 +132,14 @@ def _walk(folder: str, state: Literal["cold", "first", "warm"]) -> tuple[_Counts
     started, computed = clock.elapsed_seconds(), clock.thread_seconds()
     pending = [folder]
     while pending:
+        folder = pending.pop()
         try:
-            entries = os.scandir(pending.pop())
+            entries = os.scandir(folder)
         except OSError:
             counts.unreadable += 1
             continue
         counts.directories += 1
+        counts.folders.append(folder)
         with entries:
             for entry in entries:
                 try:
@@ -154,16 +167,28 @@ def _walk(folder: str, state: Literal["cold", "first", "warm"]) -> tuple[_Counts
 
 def _device_reads(device: int) -> tuple[int, int] | None:
     """Reads completed and bytes read of a block device since boot (Documentation/block/stat)."""
-    place = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
     try:
-        fields = place.read_text().split()
+        fields = _counter(device).read_text().split()
     except OSError:
         return None
     return int(fields[0]), int(fields[2]) * _SECTOR_BYTES
 
 
-def _every_nth(paths: list[str], most: int) -> list[str]:
-    return paths[:: max(1, -(-len(paths) // most))]
+def _counter(device: int) -> Path:
+    return Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
+
+
+def _reads_uncounted(folder: str) -> str:
+    """Why `_device_reads` knows nothing of a folder's file system."""
+    device = os.stat(folder).st_dev
+    if os.major(device):
+        return f"the kernel's counter of reads, {_counter(device)}, cannot be read here"
+    name = file_system_of(folder) or "this file system"
+    return f"the kernel counts reads by block device, and {name} has none of its own"
+
+
+def _every_nth(found: list[_Thing], most: int) -> list[_Thing]:
+    return found[:: max(1, -(-len(found) // most))]
 
 
 def _is_small(path: str) -> bool:
@@ -173,22 +198,65 @@ def _is_small(path: str) -> bool:
         return False
 
 
-def _cost_us(paths: list[str], work: Callable[[str], None]) -> float:
-    """Microseconds of `work` for each path, warm: the fastest of some rounds."""
-    if not paths:
+def _cost_us(things: list[_Thing], work: Callable[[_Thing], object]) -> float:
+    """Microseconds of `work` for each path or attribute, warm: the fastest of some rounds."""
+    if not things:
         return 0.0
     best = float("inf")
     for _ in range(_ROUNDS):
         started = clock.elapsed_seconds()
-        for path in paths:
-            work(path)
+        for thing in things:
+            work(thing)
         best = min(best, clock.elapsed_seconds() - started)
-    return best / len(paths) * 1e6
+    return best / len(things) * 1e6
 
 
-def _list_attributes(path: str) -> None:
+def _attributes(folder: str, paths: list[str]) -> Attributes:
+    """What it takes to list and read the attributes of files and folders, warm."""
+    none = AttributeKind(0, 0, 0.0)
+    if not _has_attributes(folder):
+        return Attributes(len(paths), False, 0.0, none, none)
+    list_us = _cost_us(paths, _attribute_names)
+    acls: dict[str, list[str]] = {}
+    others: dict[str, list[str]] = {}
+    for path in paths:
+        for name in _attribute_names(path):
+            kind = acls if name.startswith(_ACL_PREFIX) else others
+            kind.setdefault(path, []).append(name)
+    return Attributes(len(paths), True, list_us, _kind(acls), _kind(others))
+
+
+def _kind(found: dict[str, list[str]]) -> AttributeKind:
+    values = [(path, name) for path, names in found.items() for name in names]
+    read_us = _cost_us(_every_nth(values, MOST_VALUES), _read_attribute)
+    return AttributeKind(len(found), len(values), read_us)
+
+
+def _attributes_us(found: Attributes) -> float:
+    """What listing and reading takes for an entry, those without any included."""
+    reading = sum(kind.values * kind.read_us for kind in (found.acls, found.others))
+    return found.list_us + (reading / found.sampled if found.sampled else 0.0)
+
+
+def _has_attributes(folder: str) -> bool:
     try:
-        os.listxattr(path, follow_symlinks=False)
+        os.listxattr(folder)
+    except OSError as error:
+        return error.errno not in (errno.ENOTSUP, errno.ENOSYS)
+    return True
+
+
+def _attribute_names(path: str) -> list[str]:
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return []
+
+
+def _read_attribute(of: tuple[str, str]) -> None:
+    path, name = of
+    try:
+        os.getxattr(path, name, follow_symlinks=False)
     except OSError:
         return
 

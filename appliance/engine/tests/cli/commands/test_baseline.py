@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import tempfile
 from html.parser import HTMLParser
 
 import pytest
 
 from kit.command import Command
+from kit.iperf3_server import iperf3_server
 from kit.storage_site import StorageSite
 from strongroom.measure.verdict import START_SECONDS
 
@@ -18,7 +21,7 @@ QUICK = ("--seconds", "0.05", "--skip", "disk")
 class Page(HTMLParser):
     """Which elements are open, and all text."""
 
-    VOID = frozenset(("meta", "line", "rect", "circle", "polyline"))
+    VOID = frozenset(("meta", "line", "rect", "polyline"))
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -65,6 +68,7 @@ def test_it_says_what_bounds_a_backup_and_writes_a_page(command, tree, tmp_path)
     assert "a full backup: " in shown
     assert " is the bound: " in shown
     assert "zstd1" in shown
+    assert re.search(r"^AES: (accelerated|not).*; SHA: (accelerated|not)", shown, re.MULTILINE)
     assert json.loads(text.read_text())["tree"]["files"] == 20
     found = Page(page.read_text())
     assert found.open == []
@@ -89,21 +93,101 @@ def test_json_has_what_was_measured_and_the_verdict(command, tree):
         assert one["bound"] in one["stages"]
 
 
-def test_the_way_to_a_daemon_is_measured_with_our_certificate(command, tree, tmp_path):
-    site = StorageSite(tmp_path / "site")
-    try:
-        site.identity("web1", "agent")
-        found = json.loads(
-            command.run(
-                "baseline", "--dir", str(tree), *QUICK, "--skip", "processor", "--json",
-                "--server", f"strongroom://127.0.0.1:{site.port}",
-                "--identity", str(site.folder / "web1"),
-            ).stdout
-        )  # fmt: skip
-    finally:
-        site.stop()
+@pytest.fixture
+def site(tmp_path):
+    made = StorageSite(tmp_path / "site")
+    made.identity("web1", "agent")
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("spelling", ["strongroom://127.0.0.1:{}", "127.0.0.1:{}"])
+def test_the_way_to_a_daemon_is_measured_with_our_certificate(command, tree, site, spelling):
+    found = json.loads(
+        command.run(
+            "baseline", "--dir", str(tree), *QUICK, "--skip", "processor", "--json",
+            "--server", spelling.format(site.port), "--identity", str(site.folder / "web1"),
+        ).stdout
+    )  # fmt: skip
     assert found["network"]["mode"] == "tls"
     assert "network" in found["verdict"][0]["stages"]
+
+
+def test_a_host_alone_is_asked_at_the_usual_port(command, tree, site):
+    words = ("--server", "127.0.0.9", "--identity", str(site.folder / "web1"))
+    outcome = command.run("baseline", "--dir", str(tree), *QUICK, *words, exit_code=32)
+    assert "127.0.0.9 port 9103" in outcome.stderr
+
+
+def test_iperf3_stands_beside_the_daemon(command, tree, site, tmp_path):
+    page, text = tmp_path / "report.html", tmp_path / "profile.json"
+    with iperf3_server() as port:
+        far_end = f"127.0.0.1:{port}"
+        shown = command.run(
+            "baseline", "--dir", str(tree), *QUICK, "--skip", "processor", "--iperf3", far_end,
+            "--server", f"127.0.0.1:{site.port}", "--identity", str(site.folder / "web1"),
+            "--html", str(page), "-o", str(text),
+        ).stdout  # fmt: skip
+    assert re.search(r"^NETWORK +CONNECTIONS +MB/s +IPERF3 MB/s", shown, re.MULTILINE)
+    assert re.search(r"^send +1 +[0-9,]+ +[0-9,]+ ", shown, re.MULTILINE)
+    assert re.search(r"^receive +16 +[0-9,]+ +[0-9,]+ ", shown, re.MULTILINE)
+    assert re.search(r"; [0-9,]+ of [0-9,]+ segments from this machine were sent again", shown)
+    assert f"{far_end}: iperf3, without TLS; " in shown
+    found = json.loads(text.read_text())["iperf3"]
+    assert found["server"] == far_end
+    assert {one["direction"] for one in found["transfers"]} == {"send", "receive"}
+    words = Page(page.read_text()).words
+    assert {"send, iperf3", "receive, iperf3", "MB/s, storage daemon", "MB/s, iperf3"} <= set(words)
+
+
+def test_without_a_daemon_iperf3_stands_alone(command, tree):
+    with iperf3_server() as port:
+        shown = command.run(
+            "baseline", "--dir", str(tree), *QUICK, "--skip", "processor", "--skip", "tree",
+            "--iperf3", f"127.0.0.1:{port}",
+        ).stdout  # fmt: skip
+    assert re.search(r"^NETWORK +CONNECTIONS +IPERF3 MB/s", shown, re.MULTILINE)
+
+
+def test_what_is_not_installed_is_told_before_anything_is_measured(command, tree, tmp_path):
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    # Measured first, this would take half an hour.
+    words = ("baseline", "--dir", str(tree), "--seconds", "60")
+    outcome = command.run(*words, exit_code=2, PATH=str(programs))
+    assert "fio is not installed, and measures the disk" in outcome.stderr
+    outcome = command.run(
+        *words, "--skip", "disk", "--iperf3", "vault", exit_code=2, PATH=str(programs)
+    )
+    assert "iperf3 is not installed, and --iperf3 runs it: `apt-get install" in outcome.stderr
+
+
+def test_a_disk_without_room_is_told_before_anything_is_measured(command):
+    # Nothing is free below /proc.
+    outcome = command.run("baseline", "--dir", "/proc/self/net", "--seconds", "60", exit_code=2)
+    assert "MiB free, and measuring its disk needs" in outcome.stderr
+
+
+def test_attributes_and_what_the_kernel_does_not_count_are_in_words(command, tmp_path):
+    page = tmp_path / "report.html"
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        for number in range(5):
+            with open(f"{folder}/{number}", "w") as file:
+                file.write("text")
+        os.setxattr(f"{folder}/3", "trusted.one" if os.geteuid() == 0 else "user.one", b"value")
+        words = (*QUICK, "--skip", "processor", "--html", str(page))
+        shown = command.run("baseline", "--dir", folder, *words).stdout
+    attributes = (
+        r"listing attributes [0-9.]+ µs an entry; none of 6 entries has ACLs; "
+        r"1 of 6 have other attributes, reading one [0-9.]+ µs"
+    )
+    uncounted = "the kernel counts reads by block device, and tmpfs has none of its own"
+    assert re.search(rf"^{attributes}$", shown, re.MULTILINE)
+    assert f"\nreads are not counted: {uncounted}\n" in shown
+    assert re.search(r"^warm +[0-9,]+ +not counted ", shown, re.MULTILINE)
+    text = " ".join(Page(page.read_text()).words)
+    assert re.search(attributes, text)
+    assert f"Reads are not counted: {uncounted}." in text
 
 
 def test_what_was_predicted_stands_beside_what_a_backup_took(command, tree):
@@ -154,7 +238,12 @@ def test_machines_are_compared_on_one_page(command, tree, tmp_path):
     [
         (["--dir", "/none"], 2, "--dir /none is no folder"),
         (["--seconds", "0"], 2, "--seconds is between 0.05 and 60"),
-        (["--server", "vault", *QUICK], 2, "a storage daemon is named as strongroom://HOST:PORT"),
+        *(
+            (["--server", server, *QUICK], 2, f"--server {server}: a storage daemon is named as ")
+            for server in ("http://vault", "vault:port", "/mnt/backup", "ann@vault", ":9103")
+        ),
+        (["--server", "vault", *QUICK], 2, "vault requires a certificate; give --identity FOLDER"),
+        (["--iperf3", "http://vault", *QUICK], 2, "a server of iperf3 is named as HOST or HOST"),
         (["--server", "strongroom://vault", *QUICK], 2, "give --identity FOLDER"),
         (["--skip", "everything"], 2, "invalid choice"),
         (["--fleet", "/none"], 2, "--fleet makes a page: say where with --html FILE"),

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
-from strongroom.cli.quantities import duration_text, size_text
+from strongroom.cli.baseline_tables import show_profile
 from strongroom.cli.remembered_profile import remember
-from strongroom.cli.table import Column, write_table
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.measure.profile import Profile, profile_json
 from strongroom.measure.verdict import predictions, sentences
@@ -22,14 +21,16 @@ if TYPE_CHECKING:
 
     from strongroom.cli.settings import Settings
     from strongroom.cli.terminal import Terminal
-    from strongroom.measure.profile import DiskProfile, NetworkProfile, Speed, Tree
+    from strongroom.measure.profile import DiskProfile, Iperf3Profile, NetworkProfile, Speed, Tree
     from strongroom.net.channels.channel import Channel
+    from strongroom.net.storage.place import RemotePlace
 
 EPILOG = """\
 examples:
   strongroom baseline --dir /home                       what bounds a backup of /home
   strongroom baseline --dir /home --html report.html    the same as a page with charts
-  strongroom baseline --dir /home --server strongroom://vault --identity /etc/strongroom/identity
+  strongroom baseline --dir /home --server vault --identity /etc/strongroom/identity
+  strongroom baseline --skip disk --iperf3 vault        also to `iperf3 -s` on vault
   strongroom baseline --skip disk -o web1.json          without a test file
   strongroom baseline --compare last --repo /mnt/backup predicted beside measured
   strongroom baseline --fleet web1.json --fleet db1.json --html fleet.html
@@ -40,8 +41,6 @@ storage daemon throws away what is sent to it. Takes about a minute and a half.
 """
 
 PARTS: Final = ("processor", "tree", "disk", "network")
-_BAR_WIDTH: Final = 24
-_MEGA: Final = 1e6
 # Above this, for each core, other work is in the figures.
 _BUSY_LOAD: Final = 0.5
 
@@ -51,9 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", metavar="DIR", default=".", help="what is backed up (default: .)")
     parser.add_argument(
         "--server",
-        metavar="PLACE",
+        metavar="ADDRESS",
         default="",
-        help="the storage daemon, strongroom://HOST:PORT; without, no network is measured",
+        help="the storage daemon, HOST, HOST:PORT or strongroom://HOST:PORT; without, the way to "
+        "it is not measured",
+    )
+    parser.add_argument(
+        "--iperf3",
+        metavar="HOST[:PORT]",
+        default="",
+        help="measure the way to a server of iperf3 too (`iperf3 -s` there, port 5201)",
     )
     parser.add_argument(
         "--skip", metavar="PART", action="append", default=[], choices=PARTS,
@@ -109,7 +115,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         _write(arguments.output, profile_json(profile))
     if arguments.html:
         _write(arguments.html, _page(profile))
-    _show(profile, terminal)
+    show_profile(profile, terminal)
     import msgspec
 
     terminal.emit({"type": "baseline", **msgspec.to_builtins(profile), "verdict": _told(profile)})
@@ -128,6 +134,16 @@ def _measure(arguments: argparse.Namespace, terminal: Terminal) -> Profile:
         )
     tell = partial(_tell, terminal)
     skipped = set(arguments.skip)
+    if "disk" not in skipped:
+        from strongroom.measure.disk import require_disk
+
+        # What is missing is told before anything is measured.
+        require_disk(arguments.dir)
+    network: NetworkProfile | None = None
+    iperf3: Iperf3Profile | None = None
+    if "network" not in skipped:
+        # First, because an address where nothing answers is known only now.
+        network, iperf3 = _measure_network(arguments, tell)
     speeds: list[Speed] = []
     if "processor" not in skipped:
         for work in works():
@@ -150,29 +166,45 @@ def _measure(arguments: argparse.Namespace, terminal: Terminal) -> Profile:
             notes.append(
                 "the file system knows no direct reads: the disk's figures are the cache's"
             )
-    network: NetworkProfile | None = None
-    if "network" not in skipped and arguments.server:
-        from strongroom.measure.network import measure_network
-
-        connect = _connector(arguments.server, arguments.settings)
-        network = measure_network(arguments.server, connect, arguments.seconds, tell)
     terminal.clear_live_line()
     return Profile(
-        clock.utc_text(clock.now_ns()), found, tuple(speeds), disk, tree, network, tuple(notes)
+        clock.utc_text(clock.now_ns()),
+        found,
+        tuple(speeds),
+        disk,
+        tree,
+        network,
+        tuple(notes),
+        iperf3=iperf3,
     )
+
+
+def _measure_network(
+    arguments: argparse.Namespace, tell: Callable[[str], None]
+) -> tuple[NetworkProfile | None, Iperf3Profile | None]:
+    """What --server and --iperf3 ask for; both are looked at before either is measured."""
+    connect = _connector(arguments.server, arguments.settings) if arguments.server else None
+    network: NetworkProfile | None = None
+    iperf3: Iperf3Profile | None = None
+    if arguments.iperf3:
+        from strongroom.measure.iperf3 import measure_iperf3, parse_server, require_iperf3
+
+        far_end = parse_server(arguments.iperf3)
+        require_iperf3()
+        iperf3 = measure_iperf3(far_end, arguments.seconds, tell)
+    if connect is not None:
+        from strongroom.measure.network import measure_network
+
+        network = measure_network(arguments.server, connect, arguments.seconds, tell)
+    return network, iperf3
 
 
 def _connector(server: str, settings: Settings) -> Callable[[], Channel]:
     from strongroom.net.channels.connecting import connect
     from strongroom.net.channels.local_channel import connect_local
     from strongroom.net.identities.identity import Identity
-    from strongroom.net.storage.place import is_remote, parse_place
 
-    if not is_remote(server):
-        raise UsageError(
-            f"--server {printable(server)}: a storage daemon is named as strongroom://HOST:PORT"
-        )
-    place = parse_place(server)
+    place = _storage_daemon(server)
     if place.socket_path:
         return lambda: connect_local(place.socket_path)
     folder = settings.identity_folder
@@ -180,6 +212,27 @@ def _connector(server: str, settings: Settings) -> Callable[[], Channel]:
         raise UsageError(f"{printable(server)} requires a certificate; give --identity FOLDER")
     identity = Identity.load(folder)
     return lambda: connect(place.address, place.port, place.address, identity, settings.tls_mode)
+
+
+def _storage_daemon(server: str) -> RemotePlace:
+    """What --server names: a place of a repository, or HOST or HOST:PORT. Raises UsageError."""
+    from strongroom.net.storage.place import is_remote, parse_place
+
+    if is_remote(server):
+        return parse_place(server)
+    try:
+        if "/" not in server:
+            return parse_place(f"strongroom://{server}")
+    except UsageError as error:
+        raise _no_daemon(server) from error
+    raise _no_daemon(server)
+
+
+def _no_daemon(server: str) -> UsageError:
+    return UsageError(
+        f"--server {printable(server)}: a storage daemon is named as HOST, HOST:PORT or "
+        "strongroom://HOST:PORT"
+    )
 
 
 def _tell(terminal: Terminal, text: str) -> None:
@@ -213,154 +266,3 @@ def _told(profile: Profile) -> list[dict[str, object]]:
         }
         for one in predictions(profile)
     ]
-
-
-def _show(profile: Profile, terminal: Terminal) -> None:
-    machine = profile.machine
-    terminal.line(
-        f"{machine.host}: {machine.processor}, {machine.cores} cores, "
-        f"{size_text(machine.memory_bytes)} memory, {size_text(machine.available_bytes)} free"
-    )
-    if profile.speeds:
-        _show_speeds(profile.speeds, terminal)
-    if profile.tree is not None:
-        _show_tree(profile.tree, terminal)
-    if profile.disk is not None:
-        _show_disk(profile.disk, terminal)
-    if profile.network is not None:
-        _show_network(profile.network, terminal)
-    for one in predictions(profile):
-        terminal.line()
-        files = "" if one.work == "image" else f"{one.files_per_second:,.0f} files/s, "
-        what = {"full": "a full backup", "incremental": "an incremental, nothing changed",
-                "image": "an image of 100 GiB", "backup": "a backup"}[one.work]  # fmt: skip
-        terminal.line(
-            f"{what}: {files}{one.bytes_per_second / _MEGA:,.0f} MB/s, "
-            f"{duration_text(one.seconds)} (predicted)"
-        )
-        for sentence in sentences(one):
-            terminal.line(f"  {sentence}")
-    for note in profile.notes:
-        terminal.warn(note)
-
-
-def _show_speeds(speeds: tuple[Speed, ...], terminal: Terminal) -> None:
-    columns = (
-        Column("PROCESSOR"), Column("MB/s", to_the_right=True),
-        Column("ALL CORES", to_the_right=True), Column("RATIO", to_the_right=True), Column(""),
-    )  # fmt: skip
-    most = max(speed.all_cores for speed in speeds)
-    terminal.line()
-    write_table(
-        terminal,
-        columns,
-        [
-            (
-                speed.name,
-                f"{speed.one_core / _MEGA:,.0f}",
-                f"{speed.all_cores / _MEGA:,.0f}",
-                f"{speed.ratio:.1f}" if speed.ratio else "",
-                _bar(speed.all_cores, most),
-            )
-            for speed in speeds
-        ],
-    )
-
-
-def _show_tree(tree: Tree, terminal: Terminal) -> None:
-    terminal.line()
-    terminal.line(
-        f"{tree.folder}: {tree.files:,} files, {tree.directories:,} folders, "
-        f"{size_text(tree.size_bytes)}; zstd1 makes 1/{tree.ratio:.1f} of it"
-    )
-    columns = (
-        Column("WALK"), Column("ENTRIES/s", to_the_right=True), Column("READS", to_the_right=True),
-        Column("ENTRIES A READ", to_the_right=True), Column(""),
-    )  # fmt: skip
-    most = max(walk.entries_per_second for walk in tree.walks)
-    write_table(
-        terminal,
-        columns,
-        [
-            (
-                walk.state,
-                f"{walk.entries_per_second:,.0f}",
-                "" if walk.read_ios is None else f"{walk.read_ios:,}",
-                f"{walk.entries / walk.read_ios:,.1f}" if walk.read_ios else "",
-                _bar(walk.entries_per_second, most),
-            )
-            for walk in tree.walks
-        ],
-    )
-    terminal.line(
-        f"attributes and ACLs {tree.attributes_us:.1f} µs an entry; open, read, close "
-        f"{tree.open_us:.1f} µs a small file; content {tree.content_bytes_per_second / _MEGA:,.0f} "
-        f"MB/s{'' if tree.content_is_cold else ' from memory'}"
-    )
-
-
-def _show_disk(disk: DiskProfile, terminal: Terminal) -> None:
-    terminal.line()
-    terminal.line(f"disk below {disk.folder}: {disk.device or 'none'}, {disk.file_system}")
-    columns = (
-        Column("RANDOM READS AT ONCE", to_the_right=True), Column("READS/s", to_the_right=True),
-        Column("MEDIAN µs", to_the_right=True), Column("99% µs", to_the_right=True), Column(""),
-    )  # fmt: skip
-    most = max(one.reads_per_second for one in disk.random_reads)
-    write_table(
-        terminal,
-        columns,
-        [
-            (
-                str(one.depth),
-                f"{one.reads_per_second:,.0f}",
-                f"{one.p50_us:,.0f}",
-                f"{one.p99_us:,.0f}",
-                _bar(one.reads_per_second, most),
-            )
-            for one in disk.random_reads
-        ],
-    )
-    fastest = max(one.bytes_per_second for one in disk.streaming)
-    write_table(
-        terminal,
-        (Column("STREAMING"), Column("BLOCK KiB", to_the_right=True),
-         Column("MB/s", to_the_right=True), Column("")),
-        [
-            (
-                one.direction,
-                f"{one.block_bytes >> 10:,}",
-                f"{one.bytes_per_second / _MEGA:,.0f}",
-                _bar(one.bytes_per_second, fastest),
-            )
-            for one in disk.streaming
-        ],
-    )  # fmt: skip
-
-
-def _show_network(network: NetworkProfile, terminal: Terminal) -> None:
-    terminal.line()
-    terminal.line(
-        f"{network.server}: {network.mode}, round trip {network.rtt_us / 1000:.2f} ms, MTU "
-        f"{network.path_mtu_bytes}, {network.congestion_control or 'no TCP'}, sent again "
-        f"{network.retransmitted:,} of {network.sent_segments:,} segments"
-    )
-    most = max(one.bytes_per_second for one in network.transfers)
-    write_table(
-        terminal,
-        (Column("NETWORK"), Column("CONNECTIONS", to_the_right=True),
-         Column("MB/s", to_the_right=True), Column("")),
-        [
-            (
-                one.direction,
-                str(one.streams),
-                f"{one.bytes_per_second / _MEGA:,.0f}",
-                _bar(one.bytes_per_second, most),
-            )
-            for one in network.transfers
-        ],
-    )  # fmt: skip
-
-
-def _bar(value: float, most: float) -> str:
-    return "#" * round(_BAR_WIDTH * value / most) if most else ""
