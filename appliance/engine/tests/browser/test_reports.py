@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from kit.command import Command
-from strongroom.measure.profile import Machine
+from strongroom.measure.profile import (
+    Iperf3Profile,
+    Machine,
+    NetworkProfile,
+    Profile,
+    Transfer,
+)
+from strongroom.measure.report import html_report
 from strongroom.measure.suites.report import suite_page
 from strongroom.measure.suites.result import Row, SuiteResult
 
@@ -34,11 +41,32 @@ SUITE = SuiteResult(
         )
     ),
 )  # fmt: skip
+# A way to a storage daemon, and iperf3 beside it.
+NETWORK = Profile(
+    "2026-01-01T00:00:00Z",
+    Machine("web1", "a processor", 4, ("aes", "sha_ni"), 8 << 30, 6 << 30, "6.1", "3.11"),
+    network=NetworkProfile(
+        f"vault {HOSTILE}", "tls", 510.0, 40.0, 1448, 1500, "cubic", 12, 345_678,
+        tuple(
+            Transfer(direction, streams, rate * streams / (streams + 1))
+            for direction, rate in (("send", 110e6), ("receive", 90e6))
+            for streams in (1, 2, 4, 8, 16)
+        ),
+    ),
+    iperf3=Iperf3Profile(
+        "vault:5201", 3,
+        tuple(
+            Transfer(direction, streams, rate)
+            for direction, rate in (("send", 117e6), ("receive", 112e6))
+            for streams in (1, 4, 16)
+        ),
+    ),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
-    """The page of this machine, and that of a fleet."""
+    """The pages of this machine, of a fleet, of a suite, and of a network."""
     folder = tmp_path_factory.mktemp("reports")
     tree = folder / "tree"
     tree.mkdir()
@@ -60,10 +88,12 @@ def reports(tmp_path_factory):
     command.run("baseline", *words, "--html", str(fleet))
     suite = folder / "suite.html"
     suite.write_text(suite_page(SUITE))
-    return {"own": own, "fleet": fleet, "suite": suite}
+    network = folder / "network.html"
+    network.write_text(html_report(NETWORK))
+    return {"own": own, "fleet": fleet, "suite": suite, "network": network}
 
 
-@pytest.mark.parametrize("name", ["own", "fleet", "suite"])
+@pytest.mark.parametrize("name", ["own", "fleet", "suite", "network"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_report_opens_without_a_complaint(chromium, reports, name, scheme):
     page = chromium.new_page(color_scheme=scheme)
@@ -81,7 +111,7 @@ def test_a_report_opens_without_a_complaint(chromium, reports, name, scheme):
         assert (
             page.title() in ("Baselines of the fleet", SUITE.title) or "Baseline of" in page.title()
         )
-        assert page.locator("svg").count() >= 2
+        assert page.locator("svg").count() >= (1 if name == "network" else 2)
         for box in (one.bounding_box() for one in page.locator("svg").all()):
             assert box["height"] > 20
         assert page.evaluate(ACCESSIBILITY) == []
