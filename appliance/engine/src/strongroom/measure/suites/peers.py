@@ -34,11 +34,13 @@ class Peer:
     is_incremental: bool = True
 
 
-def installed_peers(names: tuple[str, ...] = ("tar", "restic", "borg")) -> list[Peer]:
+def installed_peers(
+    names: tuple[str, ...] = ("tar", "restic", "rustic", "borg"),
+) -> list[Peer]:
     """Those of the names that are installed, in this order."""
-    found = {"tar": _tar, "restic": _restic, "borg": _borg}
-    needed = {"tar": ("tar", "zstd", "bash"), "restic": ("restic",), "borg": ("borg",)}
-    return [found[name]() for name in names if all(map(shutil.which, needed[name]))]
+    found = {"tar": _tar, "restic": _restic, "rustic": _rustic, "borg": _borg}
+    needed = {"tar": ("tar", "zstd", "bash"), "borg": ("borg", "bash")}
+    return [found[name]() for name in names if all(map(shutil.which, needed.get(name, (name,))))]
 
 
 def _tar() -> Peer:
@@ -69,6 +71,21 @@ def _restic() -> Peer:
         lambda place, data: call(place, "backup", str(data)),
         lambda place, target: call(place, "restore", "latest", "--target", str(target)),
         {"RESTIC_PASSWORD": _PASSWORD},
+    )
+
+
+def _rustic() -> Peer:
+    def call(place: Path, *words: str) -> list[str]:
+        cache = str(place) + ".cache"
+        own = ("--repository", str(place), "--cache-dir", cache, "--no-progress")
+        return ["rustic", "--log-level", "error", *own, *words]
+
+    return Peer(
+        "rustic",
+        lambda place: call(place, "init"),
+        lambda place, data: call(place, "backup", str(data)),
+        lambda place, target: call(place, "restore", "latest", str(target)),
+        {"RUSTIC_PASSWORD": _PASSWORD},
     )
 
 
