@@ -1,8 +1,6 @@
-"""What a backup would take on more cores than there are here: a model, and what it says.
+"""What a backup would take on more cores than there are here, by `strongroom.measure.more_cores`.
 
-The coordinator is one process, so a backup takes at least its processor time; everything else is
-shared by the cores. A peer is given the best that is possible: all of its processor time shared.
-How far both are from that on this machine is carried over.
+A peer is given the best that is possible: all of its processor time shared.
 """
 
 from __future__ import annotations
@@ -10,20 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.figures import OURS, PEERS, Figure, Figures, fastest_peer
+from strongroom.measure.more_cores import Cost, predicted_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CORES = (4, 8, 16, 32)
 STEPS = ("first", "unchanged")
-
-
-def predicted_seconds(figure: Figure, here: int, cores: int) -> float:
-    """Wall clock of a step on so many cores, from what it took on the cores `here`."""
-    serial = figure.serial_seconds or 0.0
-    bound_here = max(serial, figure.cpu_seconds / here)
-    bound = max(serial, figure.cpu_seconds / cores)
-    return figure.wall_seconds * bound / bound_here if bound_here else figure.wall_seconds
 
 
 def cores_lines(by_row: Mapping[str, Figures], cores_here: Mapping[str, int]) -> list[list[str]]:
@@ -48,6 +39,7 @@ def cores_lines(by_row: Mapping[str, Figures], cores_here: Mapping[str, int]) ->
 
 
 def _walls(figure: Figure, here: int) -> list[str]:
+    cost = Cost(figure.wall_seconds, figure.cpu_seconds, figure.serial_seconds or 0.0)
     return [f"{figure.wall_seconds:.2f}"] + [
-        f"{predicted_seconds(figure, here, cores):.2f}" for cores in CORES
+        f"{predicted_seconds(cost, here, cores):.2f}" for cores in CORES
     ]

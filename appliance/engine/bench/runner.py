@@ -6,9 +6,8 @@ machine does meets them alike; every second round goes through them in reverse.
 
 from __future__ import annotations
 
-import json
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from bench.machine import describe_machine
 from bench.results import RowResult
 from strongroom.measure.testbed.command import CommandUsage, measure
 from strongroom.measure.testbed.fresh_file_system import fresh_file_system
+from strongroom.measure.testbed.local import serial_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,13 +42,8 @@ def remove(*folders: Path) -> None:
     subprocess.run(["rm", "-rf", "--", *folders], check=True)
 
 
-def _serial_seconds(log: Path) -> float | None:
-    """What our backup says of its coordinating process; None for other programs and steps."""
-    for line in reversed(log.read_bytes().splitlines()):
-        if line.startswith(b'{"type":"summary"'):
-            seconds = json.loads(line).get("coordinator_seconds")
-            return None if seconds is None else float(seconds)
-    return None
+def _told_seconds(log: Path) -> float:
+    return float(log.read_text().splitlines()[-1])
 
 
 @dataclass
@@ -123,20 +118,20 @@ class RowRunner:
         )
         remove(place.repository)
         Path(contender.environment["HOME"]).mkdir(parents=True, exist_ok=True)
-        self._measured(contender, contender.initialise(place), "init")
+        if commands := contender.initialise(place):
+            self._measured(contender, commands, "init")
         return place
 
     def _measured(
         self, contender: Contender, commands: Sequence[Command], step: str
     ) -> CommandUsage:
         total: CommandUsage | None = None
+        log = self._log(contender, step)
         for command in commands:
-            measurement = measure(
-                command.arguments,
-                contender.environment,
-                command.working_folder or self.work_folder,
-                self._log(contender, step),
-            )
+            folder = command.working_folder or self.work_folder
+            measurement = measure(command.arguments, contender.environment, folder, log)
+            if contender.times_itself:
+                measurement = replace(measurement, wall_seconds=_told_seconds(log))
             total = total.joined(measurement) if total else measurement
         if total is None:
             raise ValueError(f"{contender.name} has no command for {step}")
@@ -167,13 +162,9 @@ class RowRunner:
             if step in ("first", "unchanged", "changed"):
                 archive = step
             for contender in turn:
-                place = places[contender.name]
-                self._step(
-                    number,
-                    contender,
-                    step,
-                    Place(place.repository, place.data, place.restored, archive),
-                )
+                here = replace(places[contender.name], archive=archive)
+                if contender.commands(step, here):
+                    self._step(number, contender, step, here)
             if self.with_floors:
                 self._floors(number, step)
 
@@ -195,8 +186,8 @@ class RowRunner:
         else:
             measurement = self._measured(contender, contender.commands(step, place), step)
             stored_bytes = tree_totals(place.repository).file_bytes
-        serial_seconds = _serial_seconds(self._log(contender, step))
-        self._note(Run(contender.name, step, number, measurement, stored_bytes, serial_seconds))
+        serial = serial_seconds(self._log(contender, step))
+        self._note(Run(contender.name, step, number, measurement, stored_bytes, serial))
 
     def _fresh_file_system(self) -> AbstractContextManager[bool]:
         return fresh_file_system(self._fresh, self.totals.entries, self.totals.file_bytes)
@@ -218,7 +209,10 @@ class RowRunner:
                 measurement = measure(command, environment, self.work_folder, log)
             self._note(Run(f"floor: {name}", step, number, measurement))
 
-    def _start_up_round(self, number: int, turn: list[Contender], places: dict[str, Place]) -> None:
+    def _start_up_round(
+        self, number: int, contenders: list[Contender], places: dict[str, Place]
+    ) -> None:
+        turn = [one for one in contenders if one.start_up(places[one.name])]
         for contender in turn:
             place = places[contender.name]
             self._measured(contender, contender.backup(place), "first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
@@ -46,3 +47,15 @@ def backup_words(place: str, folder: Path, put_key: Path, *words: str) -> list[s
     """The command line of a backup as agents do it: with a put key, and a cache in `folder`."""
     key = ["--key-file", str(put_key), "--cache-dir", str(folder / "cache")]
     return [*STRONGROOM, "backup", "--json", "--repo", place, *key, *words]
+
+
+def serial_seconds(log: Path) -> float | None:
+    """Processor time of the process that coordinated a backup of ours, from its JSON in `log`.
+
+    None for what is no backup of ours.
+    """
+    for line in reversed(log.read_bytes().splitlines()):
+        if line.startswith(b'{"type":"summary"'):
+            seconds = json.loads(line).get("coordinator_seconds")
+            return None if seconds is None else float(seconds)
+    return None
