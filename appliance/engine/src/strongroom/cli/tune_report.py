@@ -55,12 +55,13 @@ def show_search(search: Search, costs: dict[tuple[str, Value], float], terminal:
 
 def _cost_text(name: str, value: Value, ratio: float) -> str:
     shown = {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-    return f"{name} {shown}: {abs(1 - ratio):.0%} {'less' if ratio < 1 else 'more'} time, not set"
+    difference = f"{abs(1 - ratio):.0%} {'less' if ratio < 1 else 'more'} time"
+    return f"{name} {shown}: {difference}; left as it is without --change {name}"
 
 
 def verdict(search: Search) -> str:
     """What came out, in one sentence."""
-    ended = "" if search.is_finished else "; the time was up, --resume goes on"
+    ended = "" if search.is_finished else "; the time was up, --resume continues"
     if search.best == DEFAULTS:
         return f"nothing that was tried is faster than the defaults{ended}"
     return f"{search.best.text}: {search.gain:.2f} times as fast as the defaults{ended}"

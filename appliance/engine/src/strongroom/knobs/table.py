@@ -135,14 +135,14 @@ BACKUP_KNOBS: Final = (
         zero="the default",
         zero_is_default=True,
         summary="How many blocks may wait for the store at once, over all shards, at most: with "
-        "workers so many, without them as many as are worth it. A longer queue hides the latency "
-        "of a distant store and costs memory: about 1 MiB a block.",
+        "workers so many, without them as many as are worth it. A backup goes on while they wait, "
+        "and each costs memory: about 1 MiB.",
         seen_in="Obnam",
         option=Option("--upload-queue-size", "blocks on their way to the store, at most", "N"),
         directive="Upload Queue Size",
         places=_CLIENTS,
         candidates=(32, 128, 512),
-        effect="Hardly any: at 50 ms latency and 2 workers, 1 and 512 blocks differed by 5%.",
+        effect="No gain: at 50 ms latency and 2 workers, 1 and 512 blocks differed by 5%.",
         evidence="measurements/performance-network.md#upload-queue",
     ),
     Knob(
@@ -153,8 +153,8 @@ BACKUP_KNOBS: Final = (
         zero="the default",
         zero_is_default=True,
         summary="How much of the parent's listing is kept decoded in memory. The directive counts "
-        f"entries, of which a page holds about {ENTRIES_A_PAGE}; the option counts pages. More of "
-        "them save reading pages twice when a backup does not go through the tree in order.",
+        f"entries, of which a page holds about {ENTRIES_A_PAGE}; the option counts pages. A "
+        "page that is no longer kept is read and decoded again when it is needed again.",
         seen_in="Obnam",
         option=Option("--lru-size", "pages of the last listing kept in memory", "N"),
         directive="Lru Size",
