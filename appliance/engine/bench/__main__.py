@@ -16,11 +16,11 @@ from bench.contenders import (
     CONTENDERS,
     STEPS,
     Contender,
-    ContenderError,
     strongroom_before,
 )
 from bench.datasets import DATASETS, Dataset
-from bench.figures import OURS, summarise
+from bench.errors import ContenderError
+from bench.figures import summarise
 from bench.report import figures_text, write_document
 from bench.results import RowResult, load_results, save_results
 from bench.runner import RowRunner
@@ -60,9 +60,7 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--rows", type=_choices(list(DATASETS)), default=list(DATASETS))
-    parser.add_argument(
-        "--contenders", type=_choices(list(CONTENDERS)), default=[OURS, "restic", "borg"]
-    )
+    parser.add_argument("--contenders", type=_choices(list(CONTENDERS)), default=list(CONTENDERS))
     parser.add_argument(
         "--against", metavar="COMMIT", help="measure Strongroom of that commit too; only prints"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from bench.figures import OURS, PEERS, Figures
+from bench.figures import OURS, PEERS, PLAIN, Figures
 from bench.report import seconds_text
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ COLOURS = {
     "restic": "#64748b",
     "borg": "#94a3b8",
     "rustic": "#cbd5e1",
+    "bacula": "#e2e8f0",
     "floor": "#fcd34d",
 }
 MARGIN = 24
@@ -57,7 +58,7 @@ def _bars(figures: Figures, step: str) -> list[tuple[str, float]]:
     """(name, seconds) of each bar; of several floors the highest, the nearest to the work."""
     bars = [
         (name, figures[name, step].wall_seconds)
-        for name in (OURS, *PEERS)
+        for name in (OURS, *PEERS, *PLAIN)
         if (name, step) in figures
     ]
     floors = [

@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.errors import ContenderError
 from bench.figures import BEFORE, OURS
+from bench.network import bacula
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 PASSWORD = "benchmark only"
 STEPS = ("first", "unchanged", "changed", "restore", "prune")
-
-
-class ContenderError(Exception):
-    """A contender could not be fetched; the message says what to install."""
+_ENGINE = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Contender:
-    """A program under measurement; each step may take several commands, in order."""
+    """A program under measurement; each step may take several commands, in order, or none.
+
+    times_itself: the last line that a command writes is how many seconds count of what it took.
+    """
 
     name: str
     version: str
@@ -59,6 +61,7 @@ class Contender:
     restore: Callable[[Place], list[Command]]
     prune: Callable[[Place], list[Command]]
     start_up: Callable[[Place], dict[str, list[Command]]]
+    times_itself: bool = False
 
     def commands(self, step: str, place: Place) -> list[Command]:
         """The commands of `step`, one of STEPS."""
@@ -269,9 +272,32 @@ def _rustic(work_folder: Path) -> Contender:
     )
 
 
+def _bacula(work_folder: Path) -> Contender:
+    """It neither deduplicates nor encrypts. Start and end of its three daemons do not count."""
+    programs = bacula.fetch(work_folder)
+
+    def job(place: Place, step: str, *words: str) -> list[Command]:
+        module = [sys.executable, "-m", "bench.network.bacula", step, str(programs)]
+        return [Command([*module, str(place.repository), str(place.data), *words], _ENGINE)]
+
+    return Contender(
+        name="bacula",
+        version=bacula.version(programs),
+        program=str(programs),
+        environment=_environment(work_folder),
+        initialise=lambda _: [],
+        backup=lambda place: job(place, "full" if place.archive == "first" else "incremental"),
+        restore=lambda place: job(place, "restore", str(place.restored)),
+        prune=lambda _: [],
+        start_up=lambda _: {},
+        times_itself=True,
+    )
+
+
 CONTENDERS: dict[str, Callable[[Path], Contender]] = {
     "strongroom": _strongroom,
     "restic": _restic,
     "borg": _borg,
     "rustic": _rustic,
+    "bacula": _bacula,
 }

@@ -15,6 +15,8 @@ OURS = "strongroom"
 # Strongroom of another commit, to measure the cost of a change.
 BEFORE = "before"
 PEERS = ("restic", "borg", "rustic")
+# Beside them, but no peer to be compared with: it neither deduplicates nor encrypts.
+PLAIN = ("bacula",)
 Key = tuple[str, str]
 
 

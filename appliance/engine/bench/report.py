@@ -8,6 +8,7 @@ from bench.figures import (
     BEFORE,
     OURS,
     PEERS,
+    PLAIN,
     Figure,
     Figures,
     fastest_peer,
@@ -88,7 +89,7 @@ def megabytes_text(size_bytes: float) -> str:
 
 
 def _order(contender: str) -> tuple[int, str]:
-    names = (OURS, BEFORE, *PEERS)
+    names = (OURS, BEFORE, *PEERS, *PLAIN)
     return (names.index(contender) if contender in names else len(names), contender)
 
 

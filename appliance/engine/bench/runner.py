@@ -130,7 +130,7 @@ class RowRunner:
         for command in commands:
             folder = command.working_folder or self.work_folder
             measurement = measure(command.arguments, contender.environment, folder, log)
-            if contender.times_itself:
+            if contender.times_itself and step != "init":
                 measurement = replace(measurement, wall_seconds=_told_seconds(log))
             total = total.joined(measurement) if total else measurement
         if total is None:

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.contenders import ContenderError
 from bench.datasets import DATASETS, known_totals, prepare
+from bench.errors import ContenderError
 from bench.floors import read
 from bench.machine import describe_machine
 from bench.network import bacula

@@ -1,9 +1,14 @@
 """Bacula from Debian as the peer: unpacked, not installed, in a private folder on loopback.
 
 Its packages are fetched by `apt-get download` and unpacked, so nothing of it runs but what a
-benchmark starts, and nothing of it is left on the machine. Every job has a director, a storage and
-a file daemon of its own, with a fresh SQLite catalog and a fresh volume. Bacula's defaults are
+benchmark starts, and nothing of it is left on the machine. Each folder has a director, a storage
+and a file daemon of its own, with an SQLite catalog and volumes of its own. Bacula's defaults are
 kept, except for the measured settings. Bacula neither deduplicates nor encrypts what it stores.
+
+    python -m bench.network.bacula full|incremental|restore PROGRAMS FOLDER DATA [TARGET]
+
+does one job, in a folder that is made at the first one; its daemons are started for it and ended.
+The seconds that the job took are its last line: what goes before and after is no part of it.
 """
 
 from __future__ import annotations
@@ -11,16 +16,15 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
-from bench.contenders import ContenderError
+from bench.errors import ContenderError
 from strongroom.measure.testbed.daemons import Daemon, free_ports, plain_environment
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PACKAGES = (
     "bacula-common", "bacula-common-sqlite3", "bacula-console", "bacula-director",
@@ -52,6 +56,9 @@ FileSet {{ Name = data; Ignore FileSet Changes = yes
   Include {{ Options {{ Signature = MD5; {compression} }}
     File = "{data}" }} }}
 Job {{ Name = bench; Type = Backup; Level = Full; Client = bench-fd; FileSet = data
+  Storage = disk; Pool = pool; Messages = standard
+  Run After Job = "/bin/sh -c 'date +%%s.%%N > {folder}/ended'" }}
+Job {{ Name = restore; Type = Restore; Client = bench-fd; FileSet = data
   Storage = disk; Pool = pool; Messages = standard
   Run After Job = "/bin/sh -c 'date +%%s.%%N > {folder}/ended'" }}
 """
@@ -137,11 +144,10 @@ def version(programs: Path) -> str:
 
 
 class Bacula:
-    """The three daemons, fresh, within a `with` block; `folder` is new and the caller's."""
+    """The three daemons within a `with` block; `folder` is the caller's, what it holds is kept."""
 
     def __init__(self, programs: Path, folder: Path, data: Path, job: BaculaJob) -> None:
-        folder.mkdir(parents=True)
-        (folder / "volumes").mkdir()
+        (folder / "volumes").mkdir(parents=True, exist_ok=True)
         (folder / "query.sql").touch()
         self._programs = programs
         self._folder = folder
@@ -160,9 +166,10 @@ class Bacula:
         }
         for name, text in (("dir", _DIRECTOR), ("sd", _STORAGE), ("fd", _FILE), ("con", _CONSOLE)):
             (folder / f"{name}.conf").write_text(text.format(**fields))
-        with sqlite3.connect(folder / "bacula.db") as catalog:
-            catalog.executescript((programs / _CATALOG).read_text())
-        catalog.close()
+        if not (folder / "bacula.db").exists():
+            with sqlite3.connect(folder / "bacula.db") as catalog:
+                catalog.executescript((programs / _CATALOG).read_text())
+            catalog.close()
 
     def __enter__(self) -> Self:
         self.daemons: dict[str, Daemon] = {}
@@ -181,12 +188,13 @@ class Bacula:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def run(self) -> BaculaResult:
+    def run(self, level: str = "Full") -> BaculaResult:
         """Run the job. Raises BaculaError."""
+        ended = self._folder / "ended"
+        ended.unlink(missing_ok=True)
         before = {name: daemon.usage() for name, daemon in self.daemons.items()}
         begin = time.time()
-        self._console("run job=bench yes\nwait\n")
-        ended = self._folder / "ended"
+        self._console(f"run job=bench level={level} yes\nwait\n")
         self._require_success()
         after = {name: daemon.usage() for name, daemon in self.daemons.items()}
         cpu = {name: after[name].cpu_seconds - before[name].cpu_seconds for name in after}
@@ -199,6 +207,16 @@ class Bacula:
             after["sd"].peak_rss_bytes,
             sum(path.stat().st_size for path in (self._folder / "volumes").iterdir()),
         )
+
+    def restore(self, target: Path) -> float:
+        """Restore the last backup below `target`; returns the seconds. Raises BaculaError."""
+        ended = self._folder / "ended"
+        ended.unlink(missing_ok=True)
+        begin = time.time()
+        words = f"restorejob=restore client=bench-fd where={target} select current all done yes"
+        self._console(f"restore {words}\nwait\n")
+        self._require_success()
+        return float(ended.read_text()) - begin
 
     def _console(self, commands: str) -> str:
         console = [str(self._programs / "usr/sbin/bconsole"), "-c", str(self._folder / "con.conf")]
@@ -213,10 +231,12 @@ class Bacula:
 
     def _require_success(self) -> None:
         with sqlite3.connect(self._folder / "bacula.db") as catalog:
-            rows = catalog.execute("SELECT JobStatus, JobErrors, JobFiles FROM Job").fetchall()
+            rows = catalog.execute(
+                "SELECT JobStatus, JobErrors, Level, JobFiles FROM Job ORDER BY JobId DESC LIMIT 1"
+            ).fetchall()
         catalog.close()
         ended = (self._folder / "ended").exists()
-        if not ended or len(rows) != 1 or rows[0][0] != "T" or rows[0][1] or not rows[0][2]:
+        if not ended or not rows or rows[0][:2] != ("T", 0) or rows[0][2:] == ("F", 0):
             messages = self._folder / "messages"
             said = messages.read_text(errors="replace")[-4000:] if messages.exists() else ""
             raise BaculaError(f"{rows}\n{said}")
@@ -233,3 +253,16 @@ class Bacula:
             check=True,
             capture_output=True,
         )
+
+
+def _main(step: str, programs: str, folder: str, data: str, target: str = "") -> None:
+    with Bacula(Path(programs), Path(folder), Path(data), BaculaJob("", False, False)) as bacula:
+        if step == "restore":
+            seconds = bacula.restore(Path(target))
+        else:
+            seconds = bacula.run(step.capitalize()).wall_seconds
+    print(seconds)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

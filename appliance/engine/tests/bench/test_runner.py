@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -100,6 +101,27 @@ def test_a_restore_that_lacks_a_file_voids_the_row(tmp_path: Path) -> None:
     with pytest.raises(RestoreError, match="b restored"):
         _row(tmp_path, [_tar("a", tmp_path), _tar("b", tmp_path, lost="note-0500.txt")])
     assert not any((tmp_path / "run").iterdir())
+
+
+def test_a_step_that_a_contender_has_not_is_left_out(tmp_path: Path) -> None:
+    lacking = replace(_tar("b", tmp_path), prune=lambda _: [], start_up=lambda _: {})
+    contenders = [_tar("a", tmp_path), lacking]
+    result, _ = _row(tmp_path, contenders, repeats=1)
+    assert _turns(result, "prune") == [(0, "a")]
+    assert _turns(result, "restore") == [(0, "a"), (0, "b")]
+    start_up, _ = _row(tmp_path, contenders, row="startup", repeats=1)
+    assert {run.contender for run in start_up.runs} == {"a"}
+
+
+def test_the_seconds_that_a_contender_tells_count(tmp_path: Path) -> None:
+    def backup(place: Place) -> list[Command]:
+        (place.repository / "volume").touch()
+        return [Command(["printf", "the job is done\\n1234.5\\n"])]
+
+    telling = replace(_tar("a", tmp_path), backup=backup, times_itself=True)
+    result, _ = _row(tmp_path, [telling], steps=frozenset({"first"}), repeats=1)
+    (run,) = (run for run in result.runs if run.contender == "a")
+    assert run.measurement.wall_seconds == 1234.5
 
 
 def test_only_the_steps_asked_for_are_measured_with_what_they_need(tmp_path: Path) -> None:
