@@ -58,7 +58,8 @@ and data on one disk. Absolute times do not carry over to another machine; ratio
 
 _CORES_TEXT = """Not measured: this machine has not so many cores. The coordinator is one process,
 so a backup takes at least its processor time (*serial*), whatever the cores; the rest is shared by
-them. Of the fastest peer all processor time is taken to be shared. Disks are taken to keep up."""
+them. Of the peers (the fastest, and restic) all processor time is taken to be shared. Disks are
+taken to keep up."""
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -17,14 +17,18 @@ def figures(*runs: Run):
     return summarise(runs)
 
 
-def test_ours_stands_beside_the_fastest_peer():
+def test_ours_stands_beside_the_fastest_peer_and_restic():
     by_row = {
         "kernel": figures(run(OURS, 2, 4, 0.5), run("restic", 8, 16), run("borg", 9, 9)),
+        "usr": figures(run(OURS, 2, 4, 0.5), run("restic", 8, 16), run("borg", 4, 4)),
         "media": figures(run(OURS, 2, 4)),
     }
-    lines = cores_lines(by_row, {"kernel": 2, "media": 2})
+    lines = cores_lines(by_row, {"kernel": 2, "usr": 2, "media": 2})
     assert lines == [
         ["kernel, first", OURS, "0.50 of 4.00", "8.0", "2.00", "1.00", "0.50", "0.50", "0.50"],
         ["", "restic", "16.00", "", "8.00", "4.00", "2.00", "1.00", "0.50"],
+        ["usr, first", OURS, "0.50 of 4.00", "8.0", "2.00", "1.00", "0.50", "0.50", "0.50"],
+        ["", "restic", "16.00", "", "8.00", "4.00", "2.00", "1.00", "0.50"],
+        ["", "borg", "4.00", "", "4.00", "2.00", "1.00", "0.50", "0.25"],
     ]
     assert "| kernel, first | strongroom | 0.50 of 4.00 | 8.0 |" in report.cores_table(lines)
