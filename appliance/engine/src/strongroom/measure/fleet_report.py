@@ -15,7 +15,7 @@ from strongroom.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from strongroom.measure.profile import Profile
+    from strongroom.measure.profile import Profile, Transfer
     from strongroom.measure.verdict import Prediction, Work
 
 _TITLE = "Baselines of the fleet"
@@ -78,6 +78,7 @@ def _charts(profiles: Sequence[Profile]) -> Iterator[str]:
         ("First walk, entries a second", _walk),
         ("Random reads of 4 KiB a second, at best", _random_reads),
         ("Sending to the storage daemon, MB a second at best", _sending),
+        ("Sending by iperf3, MB a second at best", _by_iperf3),
         ("zstd1 on all cores, MB a second", _codec),
     )
     for title, figure in figures:
@@ -97,9 +98,15 @@ def _random_reads(profile: Profile) -> float | None:
 
 
 def _sending(profile: Profile) -> float | None:
-    if profile.network is None:
-        return None
-    sent = (one for one in profile.network.transfers if one.direction == "send")
+    return None if profile.network is None else _most_sent(profile.network.transfers)
+
+
+def _by_iperf3(profile: Profile) -> float | None:
+    return None if profile.iperf3 is None else _most_sent(profile.iperf3.transfers)
+
+
+def _most_sent(transfers: Sequence[Transfer]) -> float | None:
+    sent = (one for one in transfers if one.direction == "send")
     return max((one.bytes_per_second / MEGA for one in sent), default=None)
 
 

@@ -113,16 +113,29 @@ def measure_tree(
     return tree, notes
 
 
+def require_drop() -> None:
+    """Raise UsageError where `drop_caches` has no right to."""
+    try:
+        with _DROP.open("ab"):
+            return
+    except OSError as error:
+        raise _cannot_drop(error) from error
+
+
 def drop_caches() -> None:
     """Empty the kernel's caches of files. Raises UsageError without the right to."""
     os.sync()
     try:
         _DROP.write_text("3\n")
     except OSError as error:
-        raise UsageError(
-            f"the caches cannot be emptied ({error.strerror}): measure as root, outside of a "
-            "container, or without --cold"
-        ) from error
+        raise _cannot_drop(error) from error
+
+
+def _cannot_drop(error: OSError) -> UsageError:
+    return UsageError(
+        f"the caches cannot be emptied ({error.strerror}): measure as root, outside of a "
+        "container, or without --cold"
+    )
 
 
 def _walk(folder: str, state: Literal["cold", "first", "warm"]) -> tuple[_Counts, Walk]:

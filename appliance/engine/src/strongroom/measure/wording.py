@@ -23,7 +23,9 @@ def acceleration_sentence(machine: Machine) -> str:
     parts = []
     for name, flags in (("AES", _OF_AES), ("SHA", _OF_SHA)):
         found = [flag for flag in machine.accelerations if flag in flags]
-        parts.append(f"{name}: accelerated ({', '.join(found)})" if found else f"{name}: not accelerated")
+        parts.append(
+            f"{name}: accelerated ({', '.join(found)})" if found else f"{name}: not accelerated"
+        )
     others = [flag for flag in machine.accelerations if flag not in _OF_AES + _OF_SHA]
     if others:
         parts.append(f"also {', '.join(others)}")

@@ -149,6 +149,15 @@ def test_without_a_daemon_iperf3_stands_alone(command, tree):
     assert re.search(r"^NETWORK +CONNECTIONS +IPERF3 MB/s", shown, re.MULTILINE)
 
 
+def test_the_page_of_a_fleet_has_what_iperf3_measured(command, tree, tmp_path):
+    one, page = tmp_path / "web1.json", tmp_path / "fleet.html"
+    with iperf3_server() as port:
+        words = ("--skip", "processor", "--iperf3", f"127.0.0.1:{port}", "-o", str(one))
+        command.run("baseline", "--dir", str(tree), *QUICK, *words)
+    command.run("baseline", "--fleet", str(one), "--html", str(page))
+    assert "Sending by iperf3, MB a second at best" in Page(page.read_text()).words
+
+
 def test_what_is_not_installed_is_told_before_anything_is_measured(command, tree, tmp_path):
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -251,7 +260,9 @@ def test_machines_are_compared_on_one_page(command, tree, tmp_path):
         (["--profile", "/none"], 2, "--profile goes with --compare"),
         (["--compare", "last", "--profile", "/none"], 2, "/none cannot be read"),
         (["--compare", "last", "--profile", "/etc/hostname"], 2, "this is no profile that"),
-        ([*QUICK, "--skip", "processor", "--html", "/none/x"], 2, "/none/x cannot be written"),
+        # Measured first, this would take half an hour.
+        (["--seconds", "60", "--html", "/none/x"], 2, "/none/x cannot be written"),
+        (["--seconds", "60", "-o", "/none/x"], 2, "/none/x cannot be written"),
     ],
 )
 def test_what_cannot_be_measured_is_one_clear_error(command, tree, words, code, said):

@@ -109,6 +109,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--seconds is between 0.05 and 60")
     if not os.path.isdir(arguments.dir):
         raise UsageError(f"--dir {printable(arguments.dir)} is no folder")
+    _require_places(arguments)
     profile = _measure(arguments, terminal)
     remember(profile, arguments.settings, terminal)
     if arguments.output:
@@ -120,6 +121,24 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     terminal.emit({"type": "baseline", **msgspec.to_builtins(profile), "verdict": _told(profile)})
     return EXIT_DONE
+
+
+def _require_places(arguments: argparse.Namespace) -> None:
+    """Tell what is missing before anything is measured. Raises UsageError."""
+    for path in filter(None, (arguments.output, arguments.html)):
+        place = path if os.path.exists(path) else os.path.dirname(path) or "."
+        if not os.access(place, os.W_OK):
+            raise UsageError(
+                f"{printable(path)} cannot be written: there is no such folder, or no right to"
+            )
+    if "disk" not in arguments.skip:
+        from strongroom.measure.disk import require_disk
+
+        require_disk(arguments.dir)
+    if "tree" not in arguments.skip and arguments.cold:
+        from strongroom.measure.tree import require_drop
+
+        require_drop()
 
 
 def _measure(arguments: argparse.Namespace, terminal: Terminal) -> Profile:
@@ -134,11 +153,6 @@ def _measure(arguments: argparse.Namespace, terminal: Terminal) -> Profile:
         )
     tell = partial(_tell, terminal)
     skipped = set(arguments.skip)
-    if "disk" not in skipped:
-        from strongroom.measure.disk import require_disk
-
-        # What is missing is told before anything is measured.
-        require_disk(arguments.dir)
     network: NetworkProfile | None = None
     iperf3: Iperf3Profile | None = None
     if "network" not in skipped:
