@@ -59,10 +59,23 @@ def test_a_suite_gives_a_table_a_chart_and_pages_and_leaves_nothing(command, wor
         (["obnam", "--delays", "1"], "--delays is for bacula-latency and bacula-nfs, not obnam"),
         (["bacula-nfs", "--delays", "1,x"], "--delays 1,x: write milliseconds of at most 1000"),
         (["bacula-nfs", "--delays", "nan"], "--delays nan: write milliseconds of at most 1000"),
+        (["obnam", "--shards", "1"], "--shards is for hashbackup, not obnam"),
+        (["hashbackup", "--shards", "1,0"], "--shards 1,0: write numbers of at most 64"),
+        (["hashbackup", "--shards", "x"], "--shards x: write numbers of at most 64"),
     ],
 )
 def test_what_cannot_be_measured_is_one_clear_error(command, words, said):
     assert said in command.run("bench", *words, exit_code=2).stderr
+
+
+def test_shards_are_those_that_the_suite_measures(monkeypatch, capsys, work):
+    def measure(folder, scale, rounds, tell, shards):
+        raise UsageError(f"asked for {shards}")
+
+    monkeypatch.setattr("strongroom.measure.suites.hashbackup.measure_hashbackup", measure)
+    words = ["bench", "hashbackup", "--shards", "1,16,1", "--work", str(work)]
+    assert main(words) == 2
+    assert "asked for (1, 16)" in capsys.readouterr().err
 
 
 def test_delays_are_those_that_the_suite_measures(monkeypatch, capsys, work):

@@ -31,6 +31,9 @@ def test_each_place_has_its_settings_and_a_judgement(tmp_path):
         # Only the row without a setting is judged, by a row of its group.
         assert bool(row.figure) == (row.condition == ITSELF)
     assert "% beside " in rows[0].figure
+    # One fixed setting of each group is marked as the best.
+    assert all(row.is_best == (row.condition != ITSELF) for row in rows)
+    assert all(row.serial_seconds for row in rows)
     # What is read from memory is read once before, and that run does not count.
     assert told.count(f"local disk, {ITSELF}, first") == 2
     assert told.count(f"file server, {ITSELF}, first") == 1

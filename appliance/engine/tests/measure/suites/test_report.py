@@ -10,7 +10,7 @@ import pytest
 
 from strongroom.measure.profile import Machine
 from strongroom.measure.suites.report import circumstances, markdown, suite_page, svg, table_of
-from strongroom.measure.suites.result import Row, SuiteResult, Taken, Way, in_turns
+from strongroom.measure.suites.result import Row, SuiteResult, Taken, Way, counted, in_turns
 
 RESULT = SuiteResult(
     "obnam", "Queues", "a text", "2026-01-01T00:00:00Z",
@@ -67,10 +67,69 @@ def test_every_line_of_a_chart_is_named_within_the_picture():
         assert float(named[name].attrib["x"]) < width / 2
 
 
-@pytest.mark.parametrize(("load", "is_told"), [(0.5, False), (3.0, True)])
-def test_figures_taken_beside_other_work_say_so(load, is_told):
-    found = msgspec.structs.replace(RESULT, load=load)
-    assert ("Taken beside other work" in circumstances(found)) is is_told
+@pytest.mark.parametrize(("cores", "is_told"), [(0.05, False), (0.3, True)])
+def test_figures_taken_beside_other_programs_say_so(cores, is_told):
+    found = msgspec.structs.replace(RESULT, others_cores=cores)
+    told = "Taken beside other programs, which used 0.3 cores" in circumstances(found)
+    assert told is is_told
+
+
+def test_a_row_is_compared_with_its_own_reference_too():
+    rows = (
+        Row("g", "defaults", (4.0,), serial_seconds=0.5),
+        Row("g", "lz4, 0 workers", (8.0,)),
+        Row("g", "lz4, 2 workers", (2.0,), own_reference="lz4, 0 workers"),
+        Row("g", "said", (), figure="3% of files"),
+    )
+    result = msgspec.structs.replace(RESULT, rows=rows)
+    heads, cells = table_of(result)
+    assert [row[heads.index("times as fast")] for row in cells] == ["1.0 x", "0.5 x", "2.0 x", ""]
+    own = [row[heads.index("beside its own")] for row in cells]
+    assert own == ["", "", "4.0 x lz4, 0 workers", ""]
+    assert [row[heads.index("serial")] for row in cells] == ["0.50 s", "", "", ""]
+    assert cells[3][heads.index("median")] == ""
+    assert "no number of cores makes a backup faster" in markdown(result)
+    assert "3% of files" in suite_page(result)
+
+
+def test_each_group_with_several_lines_has_a_chart_of_them():
+    rows = tuple(
+        Row(group, f"{codec}, {place} workers", (1.0 + place,), place=place, line=codec)
+        for group in ("media", "sources")
+        for codec in ("lz4", "lzo")
+        for place in (0, 2, 8)
+    )
+    root = ET.fromstring(svg(msgspec.structs.replace(RESULT, rows=rows)))
+    assert len(root.findall(".//{*}polyline")) == 4
+    texts = [one.text for one in root.findall(".//{*}text")]
+    assert texts.count("lz4") == texts.count("lzo") == 2
+    assert [text for text in texts if text.endswith(", seconds")] == [
+        "media, seconds", "sources, seconds",
+    ]  # fmt: skip
+    _, _, width, height = map(float, root.attrib["viewBox"].split())
+    assert height > width / 2
+
+
+def test_the_best_of_a_group_is_marked_in_table_and_chart_with_a_line_behind_it():
+    rows = (
+        Row("g", "by itself", (2.1,), figure="+5% beside 2 shards"),
+        Row("g", "2 shards", (2.0,), is_best=True),
+        Row("g", "8 shards", (4.0,)),
+    )
+    result = msgspec.structs.replace(RESULT, rows=rows)
+    assert [row[1] for row in table_of(result)[1]] == ["by itself", "2 shards (best)", "8 shards"]
+    root = ET.fromstring(svg(result))
+    itself, best, _ = root.findall(".//{*}rect")
+    assert "fill" in best.attrib.get("style", "")
+    assert "style" not in itself.attrib
+    (line,) = root.findall(".//{*}line")
+    end = float(best.attrib["x"]) + 1.1 * float(best.attrib["width"])
+    assert float(line.attrib["x1"]) == pytest.approx(end, abs=0.1)
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 workers"), (1, "1 worker"), (2, "2 workers")])
+def test_one_is_singular(number, text):
+    assert counted(number, "worker") == text
 
 
 def test_ways_take_turns_and_their_order_turns_around():

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import tarfile
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 import pytest
 
+from strongroom.errors import UsageError
 from strongroom.measure.processor import machine
-from strongroom.measure.suites import bareos, bareos_tls, hashbackup, tsm_baseline
+from strongroom.measure.suites import (
+    bareos,
+    bareos_acl,
+    bareos_signature,
+    bareos_tls,
+    data,
+    hashbackup,
+    tsm_baseline,
+)
 from strongroom.measure.suites.catalog import SUITES
 from strongroom.measure.suites.peers import installed_peers
 from strongroom.measure.suites.report import markdown, suite_page, svg, table_of
@@ -21,6 +32,12 @@ if TYPE_CHECKING:
 
 SMALL = 0.0002
 PEERS = [peer.name for peer in installed_peers()]
+
+
+@pytest.fixture(autouse=True)
+def no_archive(monkeypatch):
+    """Unpacking the kernel's would take longer than everything else."""
+    monkeypatch.setattr(data, "_KERNEL", ("/nowhere", "*"))
 
 
 @pytest.fixture
@@ -38,42 +55,51 @@ def tell(text: str) -> None:
 
 
 def test_codecs_are_measured_on_three_kinds_of_data_in_backup_and_restore(folder):
-    data, rows = bareos.measure_compression(folder, SMALL, 1, tell, ("zstd1",), (0, 2))
+    words, rows = bareos.measure_compression(folder, SMALL, 1, tell, ("zstd1",), (0, 2))
     ways = ["zstd1, 0 workers", "zstd1, 2 workers"]
     for kind in ("multimedia", "root", "sources"):
         for step in ("backup", "restore"):
             assert conditions(rows, f"{kind}, {step}") == [*ways, *PEERS]
-    assert all(row.content_bytes and row.stored_bytes for row in rows)
+        assert conditions(rows, f"{kind}, workers alone")
+        assert conditions(rows, f"{kind}, codecs alone")
+    runs = [row for row in rows if not row.group.endswith("alone")]
+    assert all(row.content_bytes and row.stored_bytes for row in runs)
+    ours = [row for row in runs if row.condition in ways]
+    assert all(row.own_reference == ways[0] and row.line == "zstd1" for row in ours)
+    assert all(bool(row.serial_seconds) == row.group.endswith("backup") for row in ours)
     sources = [row for row in rows if row.group == "sources, backup"]
     assert sources[0].stored_bytes < sources[0].content_bytes / 1.5
-    assert data.count(" files, ") == 3
+    assert words.count(" files, ") == 3
     # Only data is left, for the caller to remove, and what other programs put into their home.
     assert sorted(set(os.listdir(folder)) - {"home"}) == ["multimedia", "root", "sources"]
 
 
 def test_each_signature_is_measured(folder):
-    _, rows = bareos.measure_signature(folder, SMALL, 1, tell, ("none", "blake3"))
+    _, rows = bareos_signature.measure_signature(folder, SMALL, 1, tell, ("none", "blake3"))
     for kind in ("multimedia", "sources"):
         for step in ("backup", "restore"):
             assert conditions(rows, f"{kind}, {step}") == ["none", "blake3"]
+        assert conditions(rows, f"{kind}, digests alone") == ["blake3"]
 
 
 def test_attributes_are_measured_where_there_are_some(folder):
     try:
-        os.setxattr(folder, "user.strongroom.measured", b"")
-    except OSError:
+        bareos_acl.make_attributes(folder / "tried", 2)
+    except UsageError:
         pytest.skip("the temporary folder takes no extended attributes")
-    _, rows = bareos.measure_acl_xattr(folder, SMALL, 1, tell)
+    assert os.listxattr(folder / "tried/000/000001").count("system.posix_acl_access") == 1
+    _, rows = bareos_acl.measure_acl_xattr(folder / "new", SMALL, 1, tell)
     stored = {
         row.condition: row.stored_bytes
         for row in rows
-        if row.group == "files with attributes, backup"
+        if row.group == "files with attributes and ACLs, backup"
     }
-    assert list(stored) == [bareos.KEPT, "no ACLs", "no attributes", "neither"]
+    assert list(stored) == [bareos_acl.KEPT, "no ACLs", "no attributes", "neither"]
+    assert conditions(rows, "root, restore")
 
 
 def test_each_cipher_is_measured_through_a_daemon(folder):
-    data, rows = bareos_tls.measure_tls(folder, SMALL, 1, tell, ("auto",))
+    words, rows = bareos_tls.measure_tls(folder, SMALL, 1, tell, ("auto",))
     expected = [
         "tls, auto",
         "off, auto",
@@ -83,27 +109,64 @@ def test_each_cipher_is_measured_through_a_daemon(folder):
     ]
     for kind in ("multimedia", "sources"):
         assert conditions(rows, f"{kind}, backup")[:5] == expected
-    assert "multimedia" in data
+        assert all(
+            row.own_reference == "tls, auto" and row.serial_seconds
+            for row in rows
+            if row.group == f"{kind}, backup"
+        )
+    assert "multimedia" in words
     assert not (folder / "vault").exists()
 
 
 def test_shards_are_measured_with_memory_and_catalog(folder):
-    data, rows = hashbackup.measure_hashbackup(folder, 0.00005, 1, tell)
-    assert data == "50 empty files in one directory"
+    words, rows = hashbackup.measure_hashbackup(folder, 0.00005, 1, tell)
+    assert words == "50 empty files in one directory"
     assert [row.condition for row in rows] == [
         "1 shard", "2 shards", "4 shards", "8 shards", *PEERS,
     ]  # fmt: skip
     assert all("catalog" in row.figure for row in rows)
     assert rows[0].text == "194 s, 113 MB"
+    assert ["predicted" in row.figure for row in rows[:4]] == [False, True, True, True]
+    assert all(row.serial_seconds for row in rows[:4])
+
+
+def test_shards_are_predicted_from_the_fewest_up_to_the_cores():
+    rows = [
+        Row("g", "2 shards", (4.0,), place=2, cpu_seconds=8.0, serial_seconds=1.0),
+        Row("g", "4 shards", (2.5,), place=4),
+        Row("g", "16 shards", (2.5,), place=16),
+        Row("g", "restic", (9.0,)),
+    ]
+    found = hashbackup.predictions(rows, 4)
+    # Two shards: 7 s of 8 shared; four: all cores are busy, and so they are with sixteen.
+    assert found == {"4 shards": ", predicted 2.29 s", "16 shards": ", predicted 2.29 s"}
+
+
+def test_a_part_of_the_kernel_is_chosen_by_name(monkeypatch, tmp_path):
+    archive = tmp_path / "linux-source-6.1.tar.xz"
+    with tarfile.open(archive, "w:xz") as packed:
+        for number in range(200):
+            member = tarfile.TarInfo(f"linux/d{number % 7}/f{number}.c")
+            member.size = 10
+            packed.addfile(member, io.BytesIO(b"0123456789"))
+    monkeypatch.setattr(data, "_KERNEL", (str(tmp_path), "linux-source-*.tar.xz"))
+    half = data.make_sources(tmp_path / "half", 0.5)
+    again = data.make_sources(tmp_path / "again", 0.5)
+    assert half.kind == "kernel sources"
+    assert 50 < half.files < 150
+    assert half[2:] == again[2:]
+    assert data.make_sources(tmp_path / "all", 1.0).files == 200
 
 
 @pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
 def test_the_steps_of_the_guide_end_with_the_backups_that_they_predict(folder):
-    _, rows = tsm_baseline.measure_tsm(folder, SMALL, 1, tell)
+    _, rows = tsm_baseline.measure_tsm(folder, SMALL, 1, tell, cold=False)
     groups = list(dict.fromkeys(row.group for row in rows))
     assert [group[0] for group in groups] == ["1", "2", "3", "4", "5", "6"]
     assert conditions(rows, "6 backup") == ["full", "incremental 1"]
     assert "predicted" in rows[-2].figure
+    assert rows[-2].serial_seconds
+    assert conditions(rows, "1 metadata") == ["walk, as it was", "walk, warm"]
 
 
 @pytest.mark.parametrize("name", list(SUITES))

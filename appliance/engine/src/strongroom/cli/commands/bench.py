@@ -30,10 +30,11 @@ examples:
   strongroom bench bacula-latency --html latency.html
   strongroom bench obnam --scale 0.1 -o obnam.json --svg obnam.svg
   strongroom bench bareos-compression --rounds 1 --markdown compression.md
+  strongroom bench hashbackup --shards 1,2,4,8,16
 
 Conditions are measured in turns. Everything is made in a folder that is removed afterwards. tar
-with zstd, restic and borg are measured beside where they are installed. Measure when nothing else
-runs; beside other work only the ratios say something, and the report says so.
+with zstd, restic, rustic and borg are measured beside where they are installed. Measure when
+nothing else runs; beside other programs only the ratios say something, and the report says so.
 """
 EPILOG = _EPILOG.format(
     suites="\n".join(f"  {name:<19} {suite.summary}" for name, suite in SUITES.items())
@@ -43,6 +44,7 @@ EPILOG = _EPILOG.format(
 _LARGE_TEMPORARY: Final = "/var/tmp"  # noqa: S108 - a folder of its own is made in it
 _RESERVE_BYTES: Final = 1 << 30
 _LONGEST_DELAY: Final = 1000
+_MOST_SHARDS: Final = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="how late a file server answers, for bacula-latency and bacula-nfs "
         "(default: 0.2,1,5 milliseconds)",
+    )
+    add(
+        "--shards",
+        metavar="N[,N]",
+        default="",
+        help="how many shards, for hashbackup (default: 1,2,4,8); beside each but the least stands "
+        "what the model of more cores predicts",
     )
     add("--work", metavar="FOLDER", default="", help="where data is made (default: /var/tmp)")
     add("-o", "--output", metavar="FILE", default="", help="write the JSON")
@@ -85,13 +94,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--scale is above 0 and at most 1")
     if not 1 <= arguments.rounds <= 100:
         raise UsageError("--rounds is between 1 and 100")
-    delays = _delays(arguments.delays, arguments.suite)
-    load = os.getloadavg()[0]
+    _require_choice(arguments)
+    given = _delays(arguments.delays) or _shards(arguments.shards)
     place = arguments.work or _LARGE_TEMPORARY
     _require_room(place, arguments.suite, arguments.scale)
     folder = Path(tempfile.mkdtemp(prefix=".strongroom-bench-", dir=place))
     try:
-        result = _measured(arguments, folder, load, delays, terminal)
+        result = _measured(arguments, folder, given, terminal)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     terminal.clear_live_line()
@@ -120,12 +129,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _measured(
     arguments: argparse.Namespace,
     folder: Path,
-    load: float,
-    delays: tuple[float, ...],
+    given: tuple[float, ...],
     terminal: Terminal,
 ) -> SuiteResult:
     from strongroom.measure.processor import machine
     from strongroom.measure.suites.result import SuiteResult
+    from strongroom.measure.testbed.other_work import OtherWork
 
     suite = SUITES[arguments.suite]
     measure, seed, reference = suite.load()
@@ -135,19 +144,25 @@ def _measured(
         if not terminal.quiet and terminal.messages.isatty():
             terminal.show_live_line(text)
 
-    given = (delays,) if delays else ()
-    data, rows = measure(folder, arguments.scale, arguments.rounds, tell, *given)
+    chosen = (given,) if given else ()
+    others = OtherWork()
+    data, rows = measure(folder, arguments.scale, arguments.rounds, tell, *chosen)
     return SuiteResult(
-        arguments.suite, suite.title, seed, clock.utc_text(clock.now_ns()), machine(), load, data,
-        reference, suite.axis, tuple(rows),
+        arguments.suite, suite.title, seed, clock.utc_text(clock.now_ns()), machine(),
+        others.cores(), data, reference, suite.axis, tuple(rows),
     )  # fmt: skip
 
 
-def _delays(text: str, suite: str) -> tuple[float, ...]:
+def _require_choice(arguments: argparse.Namespace) -> None:
+    for choice in ("delays", "shards"):
+        if getattr(arguments, choice) and SUITES[arguments.suite].choice != choice:
+            suites = [name for name, suite in SUITES.items() if suite.choice == choice]
+            raise UsageError(f"--{choice} is for {' and '.join(suites)}, not {arguments.suite}")
+
+
+def _delays(text: str) -> tuple[float, ...]:
     if not text:
         return ()
-    if not SUITES[suite].has_delays:
-        raise UsageError(f"--delays is for {' and '.join(_suites_with_delays())}, not {suite}")
     try:
         delays = tuple(map(float, text.split(",")))
     except ValueError:
@@ -160,8 +175,18 @@ def _delays(text: str, suite: str) -> tuple[float, ...]:
     return delays
 
 
-def _suites_with_delays() -> list[str]:
-    return [name for name, suite in SUITES.items() if suite.has_delays]
+def _shards(text: str) -> tuple[int, ...]:
+    if not text:
+        return ()
+    try:
+        counts = tuple(map(int, text.split(",")))
+    except ValueError:
+        counts = ()
+    if not counts or not all(1 <= count <= _MOST_SHARDS for count in counts):
+        raise UsageError(
+            f"--shards {printable(text)}: write numbers of at most {_MOST_SHARDS}, as in 1,2,4"
+        )
+    return tuple(dict.fromkeys(counts))
 
 
 def _require_room(place: str, suite: str, scale: float) -> None:

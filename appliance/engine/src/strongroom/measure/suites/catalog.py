@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Suite(NamedTuple):
     """A suite. `needed_bytes` on the disk at scale 1; the other names are of its module.
 
-    With `has_delays` what measures it takes the milliseconds of a file server after the others.
+    `choice`: what may be given to what measures it after the others, as an option of this name.
     """
 
     title: str
@@ -25,7 +25,7 @@ class Suite(NamedTuple):
     measure: str
     seed: str
     reference: str
-    has_delays: bool = False
+    choice: Literal["", "delays", "shards"] = ""
 
     def load(self) -> tuple[Callable[..., tuple[str, list[Row]]], str, str]:
         """What measures it, its seed, and the condition that others are compared with."""
@@ -40,18 +40,18 @@ SUITES: Final = {
         "Scan threads on a slow file server",
         "one job with scan threads against nine jobs, on a file system that answers late",
         "scan threads", 100 << 20, "bacula_latency", "measure_latency", "SEED", "NINE",
-        has_delays=True,
+        choice="delays",
     ),
     "bacula-nfs": Suite(
         "Scan threads over NFS",
         "the same by the kernel's NFSv4 over a link that delays; as root, with its server running",
         "scan threads", 100 << 20, "bacula_latency", "measure_nfs", "NFS_SEED", "NINE",
-        has_delays=True,
+        choice="delays",
     ),
     "bareos-compression": Suite(
         "Codecs and workers",
         "codecs by workers, on recordings, a root file system and sources; backup and restore",
-        "workers", 20 << 30, "bareos", "measure_compression", "COMPRESSION_SEED", "INLINE",
+        "workers", 20 << 30, "bareos", "measure_compression", "SEED", "INLINE",
     ),
     "bareos-tls": Suite(
         "TLS, ciphers and kTLS",
@@ -60,13 +60,13 @@ SUITES: Final = {
     ),
     "bareos-acl-xattr": Suite(
         "ACLs and extended attributes",
-        "with and without them, on sources and on files that have some",
-        "", 8 << 30, "bareos", "measure_acl_xattr", "ACL_SEED", "KEPT",
+        "with and without them, on sources, a root file system and files that have some",
+        "", 14 << 30, "bareos_acl", "measure_acl_xattr", "SEED", "KEPT",
     ),
     "bareos-signature": Suite(
         "Signatures",
         "each digest, on recordings and sources",
-        "", 14 << 30, "bareos", "measure_signature", "SIGNATURE_SEED", "UNSIGNED",
+        "", 14 << 30, "bareos_signature", "measure_signature", "SEED", "UNSIGNED",
     ),
     "by-itself": Suite(
         "What a backup finds by itself",
@@ -77,6 +77,7 @@ SUITES: Final = {
         "A million empty files",
         "by 1, 2, 4 and 8 shards: time, memory, catalog",
         "shards", 2 << 30, "hashbackup", "measure_hashbackup", "SEED", "ONE",
+        choice="shards",
     ),
     "obnam": Suite(
         "Upload queue and LRU over a thin link",
@@ -86,6 +87,6 @@ SUITES: Final = {
     "tsm-baseline": Suite(
         "What bounds a client, step by step",
         "stat rate, content, disk, network, and the backups that they predict",
-        "reads at once", 8 << 30, "tsm_baseline", "measure_tsm", "SEED", "WALK",
+        "reads at once", 8 << 30, "tsm_baseline", "measure_tsm", "SEED", "WARM",
     ),
 }  # fmt: skip

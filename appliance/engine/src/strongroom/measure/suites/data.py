@@ -2,7 +2,7 @@
 
 `multimedia` is noise in files of many sizes, for recordings do not shrink. `sources` are the
 kernel's where the package linux-source is installed, else source files of /usr. `root` are files of
-/usr, each chosen by a digest of its path.
+/usr. A part of either is chosen by a digest of each path.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,6 +31,14 @@ _KERNEL: Final = ("/usr/src", "linux-source-*.tar.xz")
 _SOURCES: Final = (
     ".c", ".h", ".cc", ".cpp", ".hpp", ".py", ".pl", ".pm", ".rb", ".js", ".sh", ".rs", ".go",
 )  # fmt: skip
+
+
+BAREOS_MACHINE: Final = (
+    "the chapter on performance of its manual: Fedora 39 on an AMD Ryzen 7 PRO 7840U with 16 cores "
+    "and 64 GB, data on an NVMe disk with xfs, volumes in memory; 6.4 GB of multimedia in 295 "
+    "files, a root file system of 6.2 GB in 149,118, kernel sources of 1.5 GB in 87,084. Our "
+    "multimedia is generated noise, which shrinks not at all; theirs shrank by 1%"
+)
 
 
 class Data(NamedTuple):
@@ -63,8 +72,12 @@ def make_sources(folder: Path, scale: float) -> Data:
     folder.mkdir(parents=True)
     place, pattern = _KERNEL
     archives = sorted(Path(place).glob(pattern))
-    if archives and scale >= 1:
-        subprocess.run(["tar", "-xJf", archives[-1], "-C", folder, "--no-same-owner"], check=True)
+    if archives:
+        if scale >= 1:
+            command = ["tar", "-xJf", str(archives[-1]), "-C", str(folder), "--no-same-owner"]
+            subprocess.run(command, check=True)
+        else:
+            _unpack_part(archives[-1], folder, scale)
         return _counted("kernel sources", folder)
     wanted = [path for path in _files() if path.suffix in _SOURCES]
     _copy(wanted, folder, int(SOURCE_BYTES * scale))
@@ -94,7 +107,7 @@ def _files() -> Iterator[Path]:
 
 def _copy(paths: list[Path], folder: Path, size_bytes: int) -> None:
     """Those with the least digests, up to so many bytes, each below its own folder."""
-    ordered = sorted(paths, key=lambda path: hashlib.blake2b(os.fsencode(path)).digest())
+    ordered = sorted(paths, key=lambda path: _digest(os.fsencode(path)))
     left = size_bytes
     for path in ordered:
         left -= path.stat().st_size
@@ -106,6 +119,26 @@ def _copy(paths: list[Path], folder: Path, size_bytes: int) -> None:
             shutil.copy2(path, target)
         except OSError as error:
             raise UsageError(f"nothing can be measured: {path}: {error.strerror}") from error
+
+
+def _unpack_part(archive: Path, folder: Path, share: float) -> None:
+    """A share of the files of an archive: those with the least digests."""
+    limit = int(share * (1 << 64)).to_bytes(9, "big")[-8:]
+    with tarfile.open(archive, "r|xz") as packed:
+        for member in packed:
+            if not member.isfile() or _digest(os.fsencode(member.name))[:8] >= limit:
+                continue
+            target = folder / member.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            content = packed.extractfile(member)
+            assert content is not None
+            with content, target.open("wb") as file:
+                shutil.copyfileobj(content, file)
+            os.utime(target, (member.mtime, member.mtime))
+
+
+def _digest(path: bytes) -> bytes:
+    return hashlib.blake2b(path).digest()
 
 
 def _counted(kind: str, folder: Path) -> Data:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final
 
-from strongroom.measure.charts import Series, bar_chart, line_chart, standalone
+from strongroom.measure.charts import bar_chart
 from strongroom.measure.report import page, table
+from strongroom.measure.suites.pictures import chart_file, charts
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -15,12 +16,13 @@ if TYPE_CHECKING:
     from strongroom.measure.suites.result import Row, SuiteResult
 
 _MEBIBYTE: Final = 1 << 20
-_BUSY_LOAD: Final = 0.5
+# Of one core: more than that of other programs, and figures are not of this machine alone.
+_OTHERS_CORES: Final = 0.1
 # Below, a duration is told in a smaller unit.
 _SHORT_SECONDS: Final = 0.1
 _HEADS: Final = (
-    "what", "condition", "median", "runs", "memory", "times as fast", "rate", "ratio", "figure",
-    "in the text",
+    "what", "condition", "median", "runs", "memory", "times as fast", "beside its own", "serial",
+    "rate", "ratio", "figure", "in the text",
 )  # fmt: skip
 # Columns that every suite has.
 _ALWAYS: Final = 6
@@ -44,14 +46,17 @@ def _cells(result: SuiteResult) -> Iterator[tuple[str, ...]]:
     for row in result.rows:
         content, stored = row.content_bytes, row.stored_bytes
         times = result.against_reference(row)
+        own = result.against_own(row)
         yield (
             row.group,
-            row.condition,
-            _duration(row.median_seconds),
+            f"{row.condition} (best)" if row.is_best else row.condition,
+            _duration(row.median_seconds) if row.seconds else "",
             _runs(row),
             f"{row.memory_bytes / _MEBIBYTE:,.0f} MiB" if row.memory_bytes else "",
             "" if times is None else f"{times:.1f} x",
-            f"{content / row.median_seconds / 1e6:,.0f} MB/s" if content else "",
+            "" if own is None else f"{own:.1f} x {row.own_reference}",
+            f"{row.serial_seconds:.2f} s" if row.serial_seconds else "",
+            f"{content / row.median_seconds / 1e6:,.0f} MB/s" if content and row.seconds else "",
             f"{content / stored:.2f}" if content and stored else "",
             row.figure,
             row.text,
@@ -75,9 +80,11 @@ def _runs(row: Row) -> str:
 def circumstances(result: SuiteResult) -> str:
     """Machine, data, and whether it was idle."""
     machine = result.machine
-    busy = result.load > _BUSY_LOAD * machine.cores
     beside = (
-        f" Taken beside other work (load {result.load:.1f}): only the ratios count." if busy else ""
+        f" Taken beside other programs, which used {result.others_cores:.1f} cores on average: "
+        "only the ratios count."
+        if result.others_cores > _OTHERS_CORES
+        else ""
     )
     return (
         f"{result.taken_at[:16]}Z, {printable(machine.processor)}, {machine.cores} cores, "
@@ -96,7 +103,7 @@ def markdown(result: SuiteResult) -> str:
         "",
         f"Seed: {result.seed}",
         "",
-        f"Compared with `{result.reference}` of the same group.",
+        *_column_notes(result),
         "",
         f"| {' | '.join(heads)} |",
         f"|---|---|---:|---|{'---:|' * (len(heads) - 4)}",
@@ -112,32 +119,35 @@ def suite_page(result: SuiteResult) -> str:
         f"<h1>{escape(result.title)}</h1>",
         f'<p class="note">{escape(circumstances(result))}</p>',
         f"<p>{escape(result.seed)}</p>",
-        _chart(result),
+        *charts(result),
         *(
             bar_chart(
                 f"{group}: seconds",
-                [(row.condition, row.median_seconds) for row in rows],
+                [(row.condition, row.median_seconds) for row in rows if row.seconds],
                 lambda value: f"{value:.2f} s",
             )
             for group, rows in result.groups().items()
+            if any(row.seconds for row in rows)
         ),
+        *(f"<p>{escape(note)}</p>" for note in _column_notes(result)),
         table(f"Compared with {result.reference}", *table_of(result)),
     ]
     return page(result.title, blocks)
 
 
 def svg(result: SuiteResult) -> str:
-    """The chart as a file of its own."""
-    return standalone(_chart(result))
+    """The charts as a file of its own."""
+    return chart_file(result)
 
 
-def _chart(result: SuiteResult) -> str:
-    series = []
-    for group, rows in result.groups().items():
-        points = [(row.place, row.median_seconds) for row in rows if row.place is not None]
-        if len(points) == len(dict(points)) > 0:
-            series.append(Series(group, points))
-    if not series:
-        bars = [(f"{row.group}: {row.condition}", row.median_seconds) for row in result.rows]
-        return bar_chart(f"{result.title}, seconds", bars, lambda value: f"{value:.2f} s")
-    return line_chart(f"{result.title}, seconds", result.axis, series, lambda value: f"{value:g} s")
+def _column_notes(result: SuiteResult) -> Iterator[str]:
+    """What the columns mean that do not say it."""
+    text = f"Compared with `{result.reference}` of the same group"
+    if any(row.own_reference for row in result.rows):
+        text += ", and beside its own with the condition that is named there"
+    if any(row.serial_seconds for row in result.rows):
+        text += (
+            ". Serial is the processor time of the process that coordinates our backup: no number "
+            "of cores makes a backup faster than that"
+        )
+    yield text + "."

@@ -7,16 +7,21 @@ import shutil
 from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import UsageError
-from strongroom.measure.suites.result import Taken
+from strongroom.measure.suites.peers import installed_peers
+from strongroom.measure.suites.result import Taken, Way, in_turns
 from strongroom.measure.testbed.command import CommandError, measure
+from strongroom.measure.testbed.daemons import plain_environment
 from strongroom.measure.testbed.fresh_file_system import fresh_file_system
-from strongroom.measure.testbed.local import STRONGROOM
+from strongroom.measure.testbed.local import STRONGROOM, serial_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from strongroom.measure.suites.data import Data
     from strongroom.measure.suites.peers import Peer
+    from strongroom.measure.suites.result import Row
+    from strongroom.measure.testbed.command import CommandUsage
 
 _PASSWORD: Final = "of a measurement"  # noqa: S105 - of a repository that is thrown away
 BACKUP: Final = "backup"
@@ -41,7 +46,7 @@ class Fresh:
         place = ["--repo", str(self._repository), "--no-cache"]
         commands = [
             [*STRONGROOM, "init", *place],
-            [*STRONGROOM, "backup", *place, *words, str(data)],
+            [*STRONGROOM, "backup", "--json", *place, *words, str(data)],
             [*STRONGROOM, "restore", *place, "latest", "--target", str(self._restored)],
         ]
         environment = {"STRONGROOM_PASSWORD": _PASSWORD}
@@ -87,10 +92,48 @@ class Fresh:
 
     def _measure(self, command: list[str], environment: Mapping[str, str]) -> Taken:
         try:
-            found = measure(command, environment, self._folder, self._folder / "log")
+            log = self._folder / "log"
+            found = measure(command, environment, self._folder, log)
         except CommandError as error:
             raise UsageError(f"nothing can be measured: {error}") from error
-        return Taken(found.wall_seconds, found.peak_pss_bytes, size_of(self._repository))
+        return taken_of(found, log, size_of(self._repository))
+
+
+def measure_ways(
+    folder: Path,
+    group: str,
+    data: Data,
+    ways: Sequence[Way],
+    rounds: int,
+    tell: Callable[[str], None],
+    texts: Mapping[tuple[str, str], str],
+    *,
+    with_peers: bool = True,
+) -> list[Row]:
+    """Backup and restore of the data, in each way and by the peers that are installed."""
+    place = folder / "run"
+    place.mkdir()
+    fresh = Fresh(place, plain_environment(folder / "home"))
+    peers = {peer.name: peer for peer in installed_peers()} if with_peers else {}
+
+    def run(way: Way) -> Iterator[tuple[str, Taken]]:
+        tell(f"{group}, {way.name}")
+        if way.name in peers:
+            yield from fresh.peer(peers[way.name], data.folder)
+        else:
+            yield from fresh.ours(data.folder, *way.words)
+
+    everything = [*ways, *(Way(name) for name in peers)]
+    rows = in_turns(group, everything, rounds, run, data.size_bytes, texts)
+    place.joinpath("log").unlink(missing_ok=True)
+    place.rmdir()
+    return rows
+
+
+def taken_of(found: CommandUsage, log: Path, stored_bytes: int = 0) -> Taken:
+    """What a command took whose output went to `log`."""
+    serial = serial_seconds(log) or 0.0
+    return Taken(found.wall_seconds, found.peak_pss_bytes, stored_bytes, found.cpu_seconds, serial)
 
 
 def size_of(folder: Path) -> int:
