@@ -112,18 +112,30 @@ def test_over_a_link_the_way_of_the_connection_is_a_knob(command, tree, place):
 
 
 def test_over_a_thin_link_less_is_backed_up_each_time(command, tmp_path, place):
-    """40 runs of what nothing shrinks fit into the time, at the rate of the link."""
+    """100 runs of what nothing shrinks fit into the time, at the rate of the link."""
     folder = tmp_path / "media"
     folder.mkdir()
     for number in range(60):
         (folder / str(number)).write_bytes(os.urandom(200_000))
-    words = ["--minutes", "0.5", "--knobs", "lru_size", "--json"]
+    words = ["--minutes", "1", "--knobs", "lru_size", "--json"]
     found = json.loads(tune(command, folder, place, *words).stdout)
     assert (found["files"], found["is_sample"]) == (60, False)
     found = json.loads(tune(command, folder, place, *words, "--link", "1,3").stdout)
     assert found["is_sample"]
-    assert 0 < found["size_bytes"] <= 0.5 * 60 * 3e6 / 40
+    assert 0 < found["size_bytes"] <= 60 * 3e6 / 100
     assert len(found["conditions"]) > 1
+
+
+def test_over_a_link_compression_is_searched_first():
+    from strongroom.measure.tuning.axes import axes, searched_names
+
+    def first(*, over_link):
+        found = axes(searched_names(over_link=over_link), [], cores=2, available_bytes=1 << 30,
+                     is_far=False, over_link=over_link)  # fmt: skip
+        return found[0].name
+
+    assert first(over_link=True) == "compression"
+    assert first(over_link=False) == "shards"
 
 
 def test_codecs_have_further_steps_that_are_tried_as_long_as_they_help():

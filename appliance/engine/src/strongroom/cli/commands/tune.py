@@ -33,7 +33,7 @@ examples:
   strongroom tune --dir /home --knobs shards,workers --inventory /etc/ansible
 
 Backs up DIR, or a sample of it, again and again into a repository of its own, which is removed
-afterwards; the sample is small enough for some forty backups in the time. Values are doubled or
+afterwards; the sample is small enough for some hundred backups in the time. Values are doubled or
 quadrupled until that stops helping, one knob at a time, then together.
 host_vars/HOST/strongroom_tuning.yml gets what is faster than the defaults, for the role
 strongroom.backup.agent. What is backed up stays as it is: what ACLs, attributes, signatures, and

@@ -30,7 +30,7 @@ COSTS: Final[tuple[tuple[str, Value], ...]] = (
 # Knobs of the connection, which take a storage daemon.
 CONNECTION: Final = ("ktls", "tls_enable")
 
-# What usually helps most comes first, for the time may be short.
+# What usually helps most comes first, for the time may be short; over a link that is compression.
 _ORDER: Final = (
     "shards", "scan_threads", "compression", "workers", "upload_queue_size", "lru_size",
 )  # fmt: skip
@@ -87,7 +87,8 @@ def axes(
         "lru_size": _MOST_PAGES,
     }
     stands_for = {"shards": min(8, cores), "scan_threads": 32 if is_far else 1}
-    ordered = dict.fromkeys((*_ORDER, *names, *may_change))
+    first = ("compression",) if over_link else ()
+    ordered = dict.fromkeys((*first, *_ORDER, *names, *may_change))
     return [
         _axis(knob_named(name), stands_for.get(name), most.get(name, 0))
         for name in ordered

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 1 << 30
 MOST_FILES: Final = 50_000
-# So many runs fit into the time of a search, if each is a first backup that nothing shrinks.
-_RUNS: Final = 40
-# What a backup manages at least in a second; a far file system answers in milliseconds.
-_BYTES_A_SECOND: Final = 100e6
-_FILES_A_SECOND: Final = 5_000
+# So many runs fit into the time of a search, if each is a first backup that nothing shrinks; the
+# candidates of all knobs take about as many.
+_RUNS: Final = 100
+# What a backup usually manages in a second; a far file system answers in milliseconds.
+_BYTES_A_SECOND: Final = 200e6
+_FILES_A_SECOND: Final = 10_000
 _FAR_FILES_A_SECOND: Final = 500
 # With less there is little but the start of a program to measure.
-_LEAST_BYTES: Final = 1 << 20
+_LEAST_BYTES: Final = 1 << 19
 _LEAST_FILES: Final = 100
 
 
