@@ -45,7 +45,10 @@ def test_a_suite_gives_a_table_a_chart_and_pages_and_leaves_nothing(command, wor
         assert [row["condition"] for row in rows].count(found["reference"]) == 1
         assert all(len(row["seconds"]) == 1 for row in rows)
     assert ET.fromstring(files["svg"].read_text()).tag.endswith("svg")
-    assert f"`strongroom bench {suite}`" in files["md"].read_text()
+    page = files["md"].read_text()
+    assert f"`strongroom bench {suite}`" in page
+    assert "*For administrators of small links, and for developers.*" in page
+    assert "](result.svg)" in page
     assert files["html"].read_text().startswith("<!doctype html>")
 
 

@@ -56,6 +56,14 @@ def test_the_chart_and_the_pages_hold_what_was_measured():
     assert "queue &lt;32&gt;" in suite_page(RESULT)
 
 
+def test_a_page_says_for_whom_it_is_and_shows_its_chart_where_there_is_one():
+    text = markdown(RESULT, "administrators of links", "obnam.svg")
+    assert "\n*For administrators of links.*\n" in text
+    assert "](obnam.svg)" in text
+    assert "![" not in markdown(RESULT)
+    assert "*For" not in markdown(RESULT)
+
+
 def test_every_line_of_a_chart_is_named_within_the_picture():
     names = [f"a condition with a long name, number {number}" for number in range(6)]
     rows = [Row(name, "defaults", (1.0,), 0, place) for name in names for place in (1, 2)]

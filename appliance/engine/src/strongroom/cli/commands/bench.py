@@ -80,7 +80,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     from strongroom.measure.suites.report import (
         circumstances,
-        markdown,
         suite_page,
         svg,
         table_of,
@@ -108,7 +107,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         (arguments.output, lambda: msgspec.json.encode(result).decode() + "\n"),
         (arguments.html, lambda: suite_page(result)),
         (arguments.svg, lambda: svg(result)),
-        (arguments.markdown, lambda: markdown(result)),
+        (arguments.markdown, lambda: _page(result, arguments.svg)),
     )
     for path, text in files:
         if path:
@@ -151,6 +150,12 @@ def _measured(
         arguments.suite, suite.title, seed, clock.utc_text(clock.now_ns()), machine(),
         others.cores(), data, reference, suite.axis, tuple(rows),
     )  # fmt: skip
+
+
+def _page(result: SuiteResult, chart: str) -> str:
+    from strongroom.measure.suites.report import markdown
+
+    return markdown(result, SUITES[result.suite].readers, Path(chart).name)
 
 
 def _require_choice(arguments: argparse.Namespace) -> None:

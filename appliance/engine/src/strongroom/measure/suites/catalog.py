@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 class Suite(NamedTuple):
     """A suite. `needed_bytes` on the disk at scale 1; the other names are of its module.
 
+    `readers`: for whom its page is written.
     `choice`: what may be given to what measures it after the others, as an option of this name.
     """
 
     title: str
     summary: str
+    readers: str
     axis: str
     needed_bytes: int
     module: str
@@ -39,54 +41,64 @@ SUITES: Final = {
     "bacula-latency": Suite(
         "Scan threads on a slow file server",
         "one job with scan threads against nine jobs, on a file system that answers late",
+        "administrators who back up network file systems, and for developers",
         "scan threads", 100 << 20, "bacula_latency", "measure_latency", "SEED", "NINE",
         choice="delays",
     ),
     "bacula-nfs": Suite(
         "Scan threads over NFS",
         "the same by the kernel's NFSv4 over a link that delays; as root, with its server running",
+        "administrators who back up NFS servers, and for developers",
         "scan threads", 100 << 20, "bacula_latency", "measure_nfs", "NFS_SEED", "NINE",
         choice="delays",
     ),
     "bareos-compression": Suite(
         "Codecs and workers",
         "codecs by workers, on recordings, a root file system and sources; backup and restore",
+        "administrators who move from Bareos, and for developers",
         "workers", 20 << 30, "bareos", "measure_compression", "SEED", "INLINE",
     ),
     "bareos-tls": Suite(
         "TLS, ciphers and kTLS",
         "no TLS, TLS by cipher and in the kernel, with and without compression",
+        "administrators who move from Bareos, and for developers",
         "", 12 << 30, "bareos_tls", "measure_tls", "SEED", "TLS",
     ),
     "bareos-acl-xattr": Suite(
         "ACLs and extended attributes",
         "with and without them, on sources, a root file system and files that have some",
+        "administrators who move from Bareos, and for developers",
         "", 14 << 30, "bareos_acl", "measure_acl_xattr", "SEED", "KEPT",
     ),
     "bareos-signature": Suite(
         "Signatures",
         "each digest, on recordings and sources",
+        "administrators who move from Bareos, and for developers",
         "", 14 << 30, "bareos_signature", "measure_signature", "SEED", "UNSIGNED",
     ),
     "by-itself": Suite(
         "What a backup finds by itself",
         "no setting against fixed ones: local disk, slow disk, file server, WAN",
+        "administrators who ask whether they have to tune, and for developers",
         "", 4 << 30, "by_itself", "measure_by_itself", "SEED", "ITSELF",
     ),
     "hashbackup": Suite(
         "A million empty files",
         "by 1, 2, 4 and 8 shards: time, memory, catalog",
+        "administrators with mail or object stores of small files, and for developers",
         "shards", 2 << 30, "hashbackup", "measure_hashbackup", "SEED", "ONE",
         choice="shards",
     ),
     "obnam": Suite(
         "Upload queue and LRU over a thin link",
         "upload queue and LRU, a tree that hardly changes, a link of 1 ms and 3 MB/s",
+        "administrators of small links, and for developers",
         "blocks in the upload queue", 12 << 30, "obnam", "measure_obnam", "SEED", "DEFAULTS",
     ),
     "tsm-baseline": Suite(
         "What bounds a client, step by step",
         "stat rate, content, disk, network, and the backups that they predict",
+        "administrators who ask what bounds their backups, and for developers",
         "reads at once", 8 << 30, "tsm_baseline", "measure_tsm", "SEED", "WARM",
     ),
 }  # fmt: skip

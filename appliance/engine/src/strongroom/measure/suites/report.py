@@ -93,16 +93,18 @@ def circumstances(result: SuiteResult) -> str:
     )
 
 
-def markdown(result: SuiteResult) -> str:
-    """A page of documentation."""
+def markdown(result: SuiteResult, readers: str = "", picture: str = "") -> str:
+    """A page of documentation: who is to read it, and the file of its chart, where given."""
     heads, rows = table_of(result)
     lines = [
         f"# {result.title}",
         "",
+        *((f"*For {readers}.*", "") if readers else ()),
         f"`strongroom bench {result.suite}`, {circumstances(result)}",
         "",
         f"Seed: {result.seed}",
         "",
+        *((f"![Times of the conditions]({picture})", "") if picture else ()),
         *_column_notes(result),
         "",
         f"| {' | '.join(heads)} |",
