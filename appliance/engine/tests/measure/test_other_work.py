@@ -14,16 +14,17 @@ def spin(seconds: float) -> list[str]:
     return [sys.executable, "-c", BUSY.format(seconds)]
 
 
-def test_what_a_waited_for_child_takes_is_no_other_work():
-    before = OtherWork()
-    stranger = subprocess.Popen(spin(60))
+def test_what_a_measured_program_takes_is_no_other_work_once_it_has_ended():
+    work = OtherWork()
+    program = subprocess.Popen(spin(60))
     try:
-        # A child that has not ended counts as another program: this is what others look like.
+        # Until it is waited for, it looks like a program of others.
         subprocess.run(spin(0.5), check=True)
-        assert before.cores() > 0
+        before = work.cores()
     finally:
-        stranger.kill()
-        stranger.wait()
+        program.kill()
+        program.wait()
+    assert 0 <= work.cores() < before
 
 
 def test_others_are_never_less_than_nothing():
