@@ -20,6 +20,8 @@ _MEBIBYTE: Final = 1 << 20
 _OTHERS_CORES: Final = 0.1
 # Below, a duration is told in a smaller unit.
 _SHORT_SECONDS: Final = 0.1
+# Below, a rate has a decimal.
+_SLOW_MEGABYTES: Final = 1
 _HEADS: Final = (
     "what", "condition", "median", "runs", "memory", "times as fast", "beside its own", "serial",
     "rate", "ratio", "figure", "in the text",
@@ -56,11 +58,16 @@ def _cells(result: SuiteResult) -> Iterator[tuple[str, ...]]:
             "" if times is None else f"{times:.1f} x",
             "" if own is None else f"{own:.1f} x {row.own_reference}",
             f"{row.serial_seconds:.2f} s" if row.serial_seconds else "",
-            f"{content / row.median_seconds / 1e6:,.0f} MB/s" if content and row.seconds else "",
+            _rate(content / row.median_seconds) if content and row.seconds else "",
             f"{content / stored:.2f}" if content and stored else "",
             row.figure,
             row.text,
         )
+
+
+def _rate(bytes_per_second: float) -> str:
+    megabytes = bytes_per_second / 1e6
+    return f"{megabytes:,.0f} MB/s" if megabytes >= _SLOW_MEGABYTES else f"{megabytes:.1f} MB/s"
 
 
 def _duration(seconds: float) -> str:
