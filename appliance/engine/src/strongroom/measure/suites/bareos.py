@@ -32,8 +32,8 @@ SEED: Final = (
     f"{BAREOS}. Its pipeline begins anew with each file, so files below 512 KiB never meet a "
     "worker; ours makes blocks of many files. Its lz4 is a bundled library of 2015 in a wrapper, "
     "its lzo the distribution's; how it was built is not stated. Here shards use all cores without "
-    "workers. Groups that end in `alone` measure causes, in memory: the share of small files and "
-    "what a wait at the end of each file costs, then lz4 and lzo by size of block and file by file."
+    'workers. Groups whose names end in "alone" measure causes, in memory: the share of small '
+    "files and what a wait at the end of each file costs, then lz4 and lzo by size of block and file by file."
 )
 _TEXTS: Final = {
     "multimedia": {

@@ -23,8 +23,8 @@ SEED: Final = (
     f"{BAREOS}. Of signatures it says that results are not clear: SHA512 seemed fastest, though in "
     "theory xxh128 is, and restores hardly differed. There a digest is one chain, whose updates "
     "each wait for the one before. Here each file's digest is made beside the one that finds "
-    'duplicates. Groups whose names end in "alone" give what each digest takes of these bytes on its own, '
-    "beside how far equal backups without one are apart: a cost that is smaller than that spread "
+    'duplicates. Groups whose names end in "alone" give what each digest takes of these bytes on '
+    "its own, beside how far equal backups without one are apart: a cost that is smaller than that spread "
     "looks random. Peers have no choice of digests, so none is measured here."
 )
 _TEXTS: Final = {
