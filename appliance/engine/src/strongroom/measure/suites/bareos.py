@@ -33,7 +33,8 @@ SEED: Final = (
     "worker; ours makes blocks of many files. Its lz4 is a bundled library of 2015 in a wrapper, "
     "its lzo the distribution's; how it was built is not stated. Here shards use all cores without "
     'workers. Groups whose names end in "alone" measure causes, in memory: the share of small '
-    "files and what a wait at the end of each file costs, then lz4 and lzo by size of block and file by file."
+    "files and what a wait at the end of each file costs, then lz4 and lzo by size of block "
+    "and file by file."
 )
 _TEXTS: Final = {
     "multimedia": {

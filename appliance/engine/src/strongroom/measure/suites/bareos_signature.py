@@ -24,8 +24,8 @@ SEED: Final = (
     "theory xxh128 is, and restores hardly differed. There a digest is one chain, whose updates "
     "each wait for the one before. Here each file's digest is made beside the one that finds "
     'duplicates. Groups whose names end in "alone" give what each digest takes of these bytes on '
-    "its own, beside how far equal backups without one are apart: a cost that is smaller than that spread "
-    "looks random. Peers have no choice of digests, so none is measured here."
+    "its own, beside how far equal backups without one are apart: a cost that is smaller than that "
+    "spread looks random. Peers have no choice of digests, so none is measured here."
 )
 _TEXTS: Final = {
     (BACKUP, "sha512"): "seems fastest, not significant",
