@@ -1,5 +1,9 @@
 """Connections made ahead fail as others do: a job hears of its own, and goes on without copies."""
 
+import ctypes
+import os
+import threading
+
 import pytest
 
 from kit.storage_daemon import Daemon
@@ -13,11 +17,15 @@ from strongroom.net.storage.store import RemoteStore
 def make_store(daemon: Daemon):
     made = []
 
-    def make(*failing: int) -> tuple[RemoteStore, list[int]]:
-        """A store of which these connections, counted from 0, fail; and the numbers of all."""
+    def make(*failing: int, at_first=lambda: None) -> tuple[RemoteStore, list[int]]:
+        """A store of which these connections, counted from 0, fail; and the numbers of all.
+
+        Each of the threads that connect calls `at_first`.
+        """
         dialled: list[int] = []
 
         def connect():
+            at_first()
             dialled.append(len(dialled))
             if dialled[-1] in failing:
                 raise ConnectionLostError("nobody is there")
@@ -64,3 +72,27 @@ def test_a_copy_that_could_not_be_made_is_none(make_store):
     again = store.reopen()
     assert list(again.list("packs")) == []
     again.close()
+
+
+def test_no_thread_is_still_ending_when_connections_are_taken(make_store):
+    """A fork would copy the locks that it holds, those of OpenSSL for instance, for ever locked."""
+    libc = ctypes.CDLL(None)
+    key = ctypes.c_uint()
+    # What a thread does at its very end, which takes long here: sleeping so many microseconds.
+    assert libc.pthread_key_create(ctypes.byref(key), libc.usleep) == 0
+    libc.pthread_setspecific.argtypes = (ctypes.c_uint, ctypes.c_void_p)
+    threads: list[int] = []
+
+    def be_long_in_ending():
+        libc.pthread_setspecific(key, 200_000)
+        threads.append(threading.get_native_id())
+
+    store, _ = make_store(at_first=be_long_in_ending)
+    store.connect_ahead(1)
+    with pytest.raises(ObjectMissingError):
+        store.get("config", "config")
+    copy = store.copy_ahead()
+    assert len(set(threads)) == 2
+    assert not set(map(str, threads)) & set(os.listdir("/proc/self/task"))
+    assert copy is not None
+    copy.close()

@@ -1,20 +1,27 @@
 """Connections that are made before they are needed, because making one takes time.
 
 Each is made by a thread of its own. `take` waits until all threads have ended, so a fork
-afterwards copies no running thread.
+afterwards copies no running thread, and no lock that one holds.
 """
 
 from __future__ import annotations
 
+import os
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
+from strongroom import clock
 from strongroom.errors import StrongroomError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.net.storage.client import StorageClient
+
+_LOOK_SECONDS: Final = 0.0005
+# Where the machine is so busy that a thread does not get to its end.
+_LONGEST_END_SECONDS: Final = 10.0
 
 
 class ConnectionsAhead:
@@ -33,8 +40,8 @@ class ConnectionsAhead:
 
     def take(self) -> StorageClient | None:
         """One of them, None when none is left; failed connections do not count."""
-        for thread in self._threads:
-            thread.join()
+        while self._threads:
+            _await_end(self._threads.pop())
         return self._made.pop() if self._made else None
 
     def take_only(self) -> StorageClient | None:
@@ -47,7 +54,7 @@ class ConnectionsAhead:
     def close(self) -> None:
         """Close those that were not taken."""
         while self._threads:
-            self._threads.pop().join()
+            _await_end(self._threads.pop())
         while self._made:
             self._made.pop().close()
 
@@ -56,3 +63,16 @@ class ConnectionsAhead:
             self._made.append(self._connect())
         except (StrongroomError, OSError) as error:
             self._failures.append(error)
+
+
+def _await_end(thread: threading.Thread) -> None:
+    """Return when a thread is gone from the process.
+
+    Before Python 3.13 `join` returns when the thread runs no Python any more. At its very end it
+    takes a lock of OpenSSL: copied by a fork, that is never released, and the child waits for ever.
+    """
+    thread.join()
+    task = f"/proc/self/task/{thread.native_id}"
+    deadline = clock.elapsed_seconds() + _LONGEST_END_SECONDS
+    while os.path.exists(task) and clock.elapsed_seconds() < deadline:
+        time.sleep(_LOOK_SECONDS)
