@@ -85,8 +85,8 @@ BACKUP_KNOBS: Final = (
         directive="Maximum Workers Per Job",
         places=_CLIENTS,
         candidates=(0, 2, 4, 8),
-        effect="No gain, as shards use all cores without them: with any codec 1 to 8 workers took as "
-        "long as none, or up to 23% longer.",
+        effect="No gain, as shards use all cores without them: with any codec 1 to 8 workers took "
+        "as long as none, or up to 23% longer.",
         evidence="measurements/bareos-compression.md",
     ),
     Knob(
