@@ -179,10 +179,11 @@ class RowRunner:
         """
         filler = folder / "filler"
         with filler.open("wb") as file:
+            # Without a name nothing of it stays behind, whatever ends this.
+            filler.unlink()
             missing = 2 * (self.totals.file_bytes + self.totals.entries * BLOCK_BYTES)
             while missing > 0:
                 missing -= file.write(ZEROS)
-        filler.unlink()
 
     def _warm(self, step: str) -> None:
         """Bring the data back to memory: the run before may have pushed it out of there."""
