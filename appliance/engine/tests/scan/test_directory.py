@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from strongroom.rows.rows import STAT_COLUMNS
+from strongroom.scan import directory
 from strongroom.scan.directory import open_beneath, read_names, stat_rows, without_failures
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ def folder(tmp_path):
     os.fchdir(before)
     os.close(before)
     os.close(fd)
+
+
+@pytest.fixture(params=["at once", "by steps"])
+def way(request, monkeypatch):
+    """Directories are opened by either way of `open_beneath`."""
+    if request.param == "by steps":
+        # A kernel older than openat2(2), or a sandbox that forbids it.
+        monkeypatch.setattr(directory, "open_at_once", lambda *_: -1)
 
 
 def make(fd: int, name: bytes, content: bytes = b"") -> None:
@@ -92,6 +101,7 @@ def test_times_beyond_64_bits_become_the_nearest_that_fit(folder):
     assert flat[len(STAT_COLUMNS)] == os.lstat(b"between").st_mode
 
 
+@pytest.mark.usefixtures("way")
 def test_a_path_longer_than_path_max_can_be_opened(folder):
     name = b"d" * 200
     current = os.dup(folder)
@@ -107,12 +117,14 @@ def test_a_path_longer_than_path_max_can_be_opened(folder):
     os.close(fd)
 
 
+@pytest.mark.usefixtures("way")
 def test_the_empty_path_is_the_root_itself(folder):
     fd = open_beneath(folder, b"")
     assert os.fstat(fd).st_ino == os.fstat(folder).st_ino
     os.close(fd)
 
 
+@pytest.mark.usefixtures("way")
 def test_a_link_on_the_way_is_not_followed(folder):
     os.mkdir(b"real", dir_fd=folder)
     os.mkdir(b"real/sub", dir_fd=folder)
@@ -130,7 +142,23 @@ def test_modes_tell_kinds_apart(folder):
     assert stat.S_ISFIFO(flat[0])
 
 
+def test_one_system_call_opens_a_directory_and_nothing_beyond_links_or_the_root(folder):
+    os.mkdir(b"real", dir_fd=folder)
+    os.mkdir(b"real/sub", dir_fd=folder)
+    os.symlink(b"real", b"link", dir_fd=folder)
+    open_descriptors = len(os.listdir("/proc/self/fd"))
+    opened = directory.open_at_once(folder, b"real/sub")
+    assert opened >= 0
+    assert os.path.samestat(os.fstat(opened), os.stat(b"real/sub", dir_fd=folder))
+    assert not os.get_inheritable(opened)
+    os.close(opened)
+    for path in (b"link", b"link/sub", b"..", b"/", b"real/../..", b"real\0", b"missing"):
+        assert directory.open_at_once(folder, path) == -1
+    assert len(os.listdir("/proc/self/fd")) == open_descriptors
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.usefixtures("way")
 def test_directories_that_may_only_be_passed_do_not_bar_the_way(tmp_path: Path) -> None:
     goal = tmp_path / "passage" / "goal"
     goal.mkdir(parents=True)

@@ -4,12 +4,13 @@ Everything here works on names relative to the working directory, because `lstat
 relative name is the cheapest call. A worker process therefore owns its working directory;
 threads of one process must not call `read_names` on different directories at once.
 
-Nothing here follows a symbolic link, and a directory is reached step by step from a descriptor,
-so a path may be longer than PATH_MAX and a directory replaced by a link is detected.
+Nothing here follows a symbolic link, also not on the way to a directory: one that was replaced by
+a link is detected. A path may be longer than PATH_MAX.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 from array import array
 from itertools import chain, islice
@@ -30,6 +31,10 @@ _BATCH_NAMES: Final = 65536
 _FIXED_WIDTH_LIMIT_BYTES: Final = 64 << 20
 _PASS_DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# openat2(2), which has one number on all of Debian's architectures.
+_OPENAT2: Final = 437
+_NO_SYMLINKS: Final = 0x04
+_BENEATH: Final = 0x08
 
 
 class UnreadableName(NamedTuple):
@@ -40,6 +45,20 @@ class UnreadableName(NamedTuple):
     error: OSError
 
 
+class _OpenHow(ctypes.Structure):
+    """struct open_how of openat2(2)."""
+
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_syscall = ctypes.CDLL(None).syscall
+_syscall.argtypes = (
+    ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_OpenHow), ctypes.c_size_t,
+)  # fmt: skip
+_syscall.restype = ctypes.c_long
+_open_how = ctypes.pointer(_OpenHow(_OPEN_DIRECTORY, 0, _NO_SYMLINKS | _BENEATH))
+
+
 def open_beneath(root_fd: int, path: bytes) -> int:
     """Open the directory `path` (bytes, relative, b"" for `root_fd`), following no link.
 
@@ -47,6 +66,21 @@ def open_beneath(root_fd: int, path: bytes) -> int:
     can still be entered. The caller closes the descriptor. Raises OSError: ELOOP or ENOTDIR where
     a step is not a directory.
     """
+    # A fifth of the time that steps take. They find out what is wrong, go beyond PATH_MAX, and
+    # need no system call that an old kernel lacks or a sandbox forbids.
+    opened = open_at_once(root_fd, path)
+    return opened if opened >= 0 else _open_by_steps(root_fd, path)
+
+
+def open_at_once(root_fd: int, path: bytes) -> int:
+    """Open a directory as `open_beneath` does, by one system call: -1 where that fails, however."""
+    if b"\0" in path:
+        return -1
+    opened: int = _syscall(_OPENAT2, root_fd, path or b".", _open_how, ctypes.sizeof(_OpenHow))
+    return opened
+
+
+def _open_by_steps(root_fd: int, path: bytes) -> int:
     current = os.open(b".", _PASS_DIRECTORY, dir_fd=root_fd)
     *steps, last = path.split(b"/") if path else [b"."]
     try:
