@@ -236,12 +236,11 @@ def take_texts(reader: SectionReader, count: int, group_starts: Integers) -> lis
         raise DamageError("a name in a listing page takes over more than there is")
     texts: list[bytes] = []
     text = b""
-    end = 0
-    for prefix, length in zip(prefixes, lengths.tolist(), strict=True):
-        start = end
-        end += length
+    start = 0
+    for prefix, end in zip(prefixes, np.cumsum(lengths).tolist(), strict=True):
         text = text[:prefix] + rest[start:end]
         texts.append(text)
+        start = end
     return texts
 
 
