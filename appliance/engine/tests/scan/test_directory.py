@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
+import signal
 import stat
 from array import array
 from typing import TYPE_CHECKING
@@ -134,6 +136,37 @@ def test_a_link_on_the_way_is_not_followed(folder):
         with pytest.raises(OSError, match=r"Not a directory|symbolic links|No such file"):
             open_beneath(folder, path)
     assert len(os.listdir("/proc/self/fd")) == open_descriptors
+
+
+@pytest.mark.usefixtures("way")
+def test_a_directory_that_is_exchanged_for_a_link_meanwhile_never_leads_elsewhere(folder):
+    for name in (b"real", b"real/sub", b"elsewhere", b"elsewhere/sub"):
+        os.mkdir(name, dir_fd=folder)
+    os.symlink(b"elsewhere", b"link", dir_fd=folder)
+    elsewhere = os.stat(b"elsewhere/sub", dir_fd=folder).st_ino
+    exchanging = os.fork()
+    if not exchanging:
+        exchange = ctypes.CDLL(None).renameat2
+        while os.getppid() != 1:
+            exchange(folder, b"real", folder, b"link", 2)  # RENAME_EXCHANGE
+    opened, refused = 0, 0
+    try:
+        for _ in range(2_000_000):
+            try:
+                fd = open_beneath(folder, b"real/sub")
+            except OSError:
+                refused += 1
+            else:
+                opened += 1
+                assert os.fstat(fd).st_ino != elsewhere
+                os.close(fd)
+            if min(opened, refused) >= 2000:
+                break
+    finally:
+        os.kill(exchanging, signal.SIGKILL)
+        os.waitpid(exchanging, 0)
+    assert opened
+    assert refused
 
 
 def test_modes_tell_kinds_apart(folder):
