@@ -93,3 +93,49 @@ def test_an_empty_table_finds_nothing():
     assert table.find(b"").tolist() == []
     table.add_many(b"", np.zeros(0, np.int64))
     assert len(table) == 0
+
+
+@pytest.mark.parametrize("count", [3, 400])
+def test_what_was_added_last_counts(count):
+    random = np.random.default_rng(2)
+    ids = random.bytes((id_table.FIRST_LIMIT + 1000) * 24)
+    table = IdTable(24)
+    table.add_many(ids, np.arange(len(ids) // 24))
+    table.add(ids[: 24 * count], range(10**9, 10**9 + count))
+    expected = [*range(10**9, 10**9 + count), count, count + 1]
+    assert table.find(ids[: 24 * (count + 2)]).tolist() == expected
+    assert [table.find_one(ids[24 * row :][:24]) for row in range(count + 2)] == expected
+
+
+def test_a_large_table_adds_what_is_new_and_refuses_what_it_has():
+    random = np.random.default_rng(3)
+    count, size = id_table.FIRST_LIMIT + 3 * id_table.RECENT_LIMIT, 24
+    ids = random.bytes(count * size)
+    table = IdTable(size)
+    for start in range(0, count, 64):
+        part = ids[start * size : (start + 64) * size]
+        # Many thousand of these are asked of a table that has more than its dictionary.
+        assert table.add_if_new(part, range(start, start + 64))
+    assert len(table) == count
+    for old in (0, id_table.FIRST_LIMIT, count - 1):
+        batch = random.bytes(63 * size) + ids[old * size : (old + 1) * size]
+        assert not table.add_if_new(batch, range(64))
+        assert table.find(batch).tolist() == [-1] * 63 + [old]
+    assert len(table) == count
+
+
+@pytest.mark.parametrize("word", range(3))
+def test_ids_that_were_chosen_to_be_alike_are_not_alike_in_the_table(word):
+    # Each search would step through all of them.
+    count = id_table.FIRST_LIMIT + 10
+    words = np.full((count, 3), 7, np.uint64)
+    words[:, word] = np.arange(count)
+    ids = words.tobytes()
+    table = IdTable(24)
+    table.add(ids, range(count))
+    assert table.find(ids).tolist() == list(range(count))
+    assert table.find_one(ids[-24:]) == count - 1
+    others = words[:1000] + np.uint64(count)
+    assert (table.find(others.tobytes()) == -1).all()
+    runs = table._runs  # noqa: SLF001 - what it takes does not show in the answers
+    assert [len(np.unique(run.keys)) for run in runs] == [count]

@@ -1,7 +1,7 @@
 """Which chunks the shared packs have: what a client's thinned blocks leave to them.
 
 A chunk that was shared may lose its bytes in the packs of those who stored it. Its id remains in
-their footers, under the common key, and leads here. About 36 bytes a chunk.
+their footers, under the common key, and leads here. About 38 bytes a chunk.
 """
 
 from __future__ import annotations
