@@ -129,6 +129,7 @@ test-image test-image-long:
 
 test-ansible: setup setup-ansible  ## run the tests of roles and plugins that need no host
 	$(FLEET) python -m pytest -q -n $(PROCESSES) --dist loadfile --import-mode=importlib -p no:cacheprovider \
+	    -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true \
 	    tests/unit tests/project tests/director
 
 test-fleet: setup-ansible  ## run the scenarios on fresh systemd hosts (containers) [SCENARIOS="ktls hardening"]
