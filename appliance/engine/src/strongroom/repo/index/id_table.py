@@ -1,9 +1,10 @@
 """A table from ids (16, 24 or 32 bytes of digest) to numbers, compact and searched in batches.
 
-Sorted runs of numpy columns, merged geometrically, each with a directory by the leading bits of its
-keys, and a dictionary of the latest additions. An entry takes the id, 8 bytes, one or two for the
-directory, and two to four for a filter; a batch takes a few steps over whole arrays for each run,
-of which there are few. Most of what a first backup asks for is in none of them: the filter says so.
+A small table is a dictionary. A larger one has sorted runs of numpy columns, merged geometrically,
+each with a directory by the leading bits of its keys, and what was added last, unsorted. An entry
+takes the id, 8 bytes, one or two for the directory, and two to four for a filter; a batch takes a
+few steps over whole arrays for each run, of which there are few. Most of what a first backup asks
+for is in none of them: the filter says so.
 
 The *key* of an id stands for its first word: the sum of its words, each times a random odd number
 of the table. Nobody can store ids whose keys are alike, to make every search slow; and the first
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     # Words of the filter, by their numbers, and the bits that are set in them.
     _Marks = tuple[NDArray[np.intp], NDArray[np.uint64]]
 
+# Entries of the shortest runs.
 RECENT_LIMIT = 16384
 # A dictionary answers small batches several times as fast as a run, and takes five times the
 # memory: a table that is small has nothing else.
@@ -37,6 +39,8 @@ FIRST_LIMIT = 131_072
 _FEW = 12
 # A run is merged with the one before it unless that is this many times longer.
 _MERGE_FACTOR = 3
+# The fewest bits of a key by which the filter is divided.
+_FILTER_BITS = 12
 # The bits that the 12 bits of a number set in a word of the filter.
 _NUMBERS = np.arange(4096, dtype=np.uint64)
 _ONE = np.uint64(1)
@@ -140,7 +144,7 @@ class _Filter:
 
     def __init__(self, parts: Sequence[NDArray[np.uint64]]) -> None:
         """parts: the keys that are there now; there is room for `capacity`."""
-        bits = max(1, sum(map(len, parts)).bit_length() - 2)
+        bits = max(_FILTER_BITS, sum(map(len, parts)).bit_length() - 2)
         self.capacity = 4 << bits
         self._words = np.zeros(1 << bits, np.uint64)
         self._shift = np.uint64(64 - bits)
@@ -165,54 +169,116 @@ class _Filter:
         return possible.nonzero()[0]
 
 
+class _Recent:
+    """What was added last, and is not in a run yet; of equal ids the last counts."""
+
+    def __init__(self, word_count: int) -> None:
+        self.limit = RECENT_LIMIT
+        self.count = 0
+        self._keys = np.empty(self.limit, np.uint64)
+        self._words = np.empty((self.limit, word_count), np.uint64)
+        self._values = np.empty(self.limit, np.int64)
+        # Made when many are sought at once: what is new throughout needs none.
+        self._by_id: dict[bytes, int] | None = None
+
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        return self._keys[: self.count]
+
+    def add(
+        self, keys: NDArray[np.uint64], words: NDArray[np.uint64], values: NDArray[np.int64]
+    ) -> None:
+        """Add some, for which there is room."""
+        added = slice(self.count, self.count + len(keys))
+        self._keys[added], self._words[added], self._values[added] = keys, words, values
+        self.count += len(keys)
+        if self._by_id is not None:
+            self._by_id.update(zip(_items(words), values.tolist(), strict=True))
+
+    def find_one(self, key: int, an_id: bytes) -> int:
+        for row in reversed((self.keys == np.uint64(key)).nonzero()[0].tolist()):
+            if self._words[row].tobytes() == an_id:
+                return int(self._values[row])
+        return -1
+
+    def find(self, words: NDArray[np.uint64], found: NDArray[np.int64]) -> None:
+        """Write the values of ids found here into `found`."""
+        if self._by_id is None:
+            items = _items(self._words[: self.count])
+            self._by_id = dict(zip(items, self._values[: self.count].tolist(), strict=True))
+        by_id, items = self._by_id, _items(words)
+        if not by_id.keys().isdisjoint(items):
+            for row, item in enumerate(items):
+                found[row] = by_id.get(item, found[row])
+
+    def take(self) -> tuple[list[NDArray[np.uint64]], NDArray[np.int64]]:
+        """The columns of a run, and its values; nothing is left here."""
+        words, count = self._words, self.count
+        # Of equal ids a run finds the first.
+        columns = [self.keys[::-1].copy(), *(column[:count][::-1].copy() for column in words.T[1:])]
+        self.count, self._by_id = 0, None
+        return columns, self._values[:count][::-1].copy()
+
+
 class IdTable:
     """Numbers (0 or more) by id; for one thread at a time."""
 
     def __init__(self, id_size: int) -> None:
         """`id_size`: bytes of an id, a multiple of 8 and more than 8."""
-        self._id_size = id_size
+        self._word_count = id_size // 8
         self._item = np.dtype((np.void, id_size))
-        self._unpack = struct.Struct(f"={id_size // 8}Q").unpack
+        self._unpack = struct.Struct(f"={self._word_count}Q").unpack
         self._factors = [factor | 1 for factor in self._unpack(clock.random_bytes(id_size))]
         self._column_factors = np.array(self._factors, np.uint64)
+        # All there is, until there are runs.
+        self._first: dict[bytes, int] = {}
         self._runs: list[_SortedRun] = []
-        self._recent: dict[bytes, int] = {}
-        # Of all entries, once there are runs.
+        self._recent: _Recent | None = None
         self._filter: _Filter | None = None
 
     def __len__(self) -> int:
-        return len(self._recent) + sum(map(len, self._runs))
+        recent = 0 if self._recent is None else self._recent.count
+        return len(self._first) + recent + sum(map(len, self._runs))
 
     def add(self, ids: bytes, values: Sequence[int]) -> None:
-        """Add a few: n ids joined and n values."""
-        if self._filter is not None:
-            self._filter.add(self._filter.marks_of(self._keys(self._words(ids))))
-        self._add_items(np.frombuffer(ids, self._item).tolist(), values)
+        """Add a few: n ids joined and n values. Of equal ids the one added last is found."""
+        if self._filter is None:
+            self._add_first(np.frombuffer(ids, self._item).tolist(), values)
+        else:
+            words = self._words(ids)
+            keys = self._keys(words)
+            self._add_recent(words, keys, self._filter.marks_of(keys), values)
 
     def add_if_new(self, ids: bytes, values: Sequence[int]) -> bool:
         """`add`, if it is quickly said that none of the ids is in the table; whether it was."""
-        items = np.frombuffer(ids, self._item).tolist()
         if self._filter is None:
-            if not self._recent.keys().isdisjoint(items):
+            items = np.frombuffer(ids, self._item).tolist()
+            if not self._first.keys().isdisjoint(items):
                 return False
-        else:
-            marks = self._filter.marks_of(self._keys(self._words(ids)))
-            possible = self._filter.may_have(marks).tolist()
-            if len(possible) >= _FEW or any(self.find_one(items[row]) >= 0 for row in possible):
-                return False
-            self._filter.add(marks)
-        self._add_items(items, values)
+            self._add_first(items, values)
+            return True
+        words = self._words(ids)
+        keys = self._keys(words)
+        marks = self._filter.marks_of(keys)
+        possible = self._filter.may_have(marks).tolist()
+        if len(possible) >= _FEW:
+            return False
+        if any(self.find_one(words[row].tobytes()) >= 0 for row in possible):
+            return False
+        self._add_recent(words, keys, marks, values)
         return True
 
     def add_many(self, ids: bytes, values: NDArray[np.int64]) -> None:
         """Add many at once: n ids joined and n values; of equal ids the first is found."""
-        if not len(values):
-            return
         words = self._words(ids)
-        self.add_columns([words[:, number].copy() for number in range(words.shape[1])], values)
+        self.add_columns([column.copy() for column in words.T], values)
 
     def add_columns(self, columns: list[NDArray[np.uint64]], values: NDArray[np.int64]) -> None:
         """`add_many` of ids given as columns of their 8-byte words, which the table then owns."""
+        if not len(values):
+            return
+        self._end_first()
+        self._end_recent()
         keys = columns[0]
         keys *= self._column_factors[0]
         for column, factor in zip(columns[1:], self._column_factors[1:], strict=True):
@@ -226,7 +292,7 @@ class IdTable:
         if self._filter is not None:
             return self.find_words(self._words(ids))
         items = np.frombuffer(ids, self._item).tolist()
-        return np.fromiter(map(self._recent.get, items, repeat(-1)), np.int64, len(items))
+        return np.fromiter(map(self._first.get, items, repeat(-1)), np.int64, len(items))
 
     def find_words(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """`find` of ids as rows of their 8-byte words."""
@@ -238,63 +304,101 @@ class IdTable:
         possible = self._filter.may_have(self._filter.marks_of(keys))
         if not len(possible):
             return found
-        if len(possible) < len(words):
-            words, keys = words[possible], keys[possible]
-        items = np.frombuffer(words, self._item).tolist()
+        words, keys = words[possible], keys[possible]
         if len(possible) < _FEW:
-            found[possible] = [self.find_one(item) for item in items]
+            found[possible] = [self.find_one(one.tobytes()) for one in words]
             return found
-        values = np.empty(len(words), np.int64)
-        values.fill(-1)
+        values = found[possible]
         for run in self._runs:
             run.find(words, keys, values)
-        # What was added last counts.
-        recent = self._recent
-        if not recent.keys().isdisjoint(items):
-            for row, item in enumerate(items):
-                values[row] = recent.get(item, values[row])
+        if self._recent is not None and self._recent.count:
+            self._recent.find(words, values)
         found[possible] = values
         return found
 
     def find_one(self, an_id: bytes) -> int:
         """The value of one id, or -1."""
-        value = self._recent.get(an_id, -1)
-        if value < 0 and self._runs:
-            words = self._unpack(an_id)
-            key = sum(map(mul, words, self._factors)) & _WORD_MASK
-            for run in reversed(self._runs):
-                value = run.find_one(key, words[1:])
-                if value >= 0:
-                    break
+        if self._filter is None:
+            return self._first.get(an_id, -1)
+        words = self._unpack(an_id)
+        key = sum(map(mul, words, self._factors)) & _WORD_MASK
+        value = -1 if self._recent is None else self._recent.find_one(key, an_id)
+        for run in reversed(self._runs):
+            if value >= 0:
+                break
+            value = run.find_one(key, words[1:])
         return value
 
-    def _add_items(self, items: list[bytes], values: Sequence[int]) -> None:
-        recent = self._recent
-        recent.update(zip(items, values, strict=True))
-        if len(recent) >= (RECENT_LIMIT if self._runs else FIRST_LIMIT):
-            words = self._words(b"".join(recent))
-            columns = [self._keys(words), *(column.copy() for column in words.T[1:])]
-            added = np.fromiter(recent.values(), np.int64, len(recent))
-            recent.clear()
-            self._add_run(columns, added)
+    def _add_first(self, items: list[bytes], values: Sequence[int]) -> None:
+        self._first.update(zip(items, values, strict=True))
+        if len(self._first) >= FIRST_LIMIT:
+            self._end_first()
+
+    def _end_first(self) -> None:
+        """Make a run of the dictionary."""
+        if not self._first:
+            return
+        words = self._words(b"".join(self._first))
+        values = np.fromiter(self._first.values(), np.int64, len(words))
+        self._first.clear()
+        self._add_run([self._keys(words), *(column.copy() for column in words.T[1:])], values)
+
+    def _add_recent(
+        self,
+        words: NDArray[np.uint64],
+        keys: NDArray[np.uint64],
+        marks: _Marks,
+        values: Sequence[int],
+    ) -> None:
+        assert self._filter is not None
+        self._filter.add(marks)
+        if isinstance(values, range):
+            added = np.arange(values.start, values.stop, values.step)
+        else:
+            added = np.array(values, np.int64)
+        if self._recent is None:
+            self._recent = _Recent(self._word_count)
+        if self._recent.count + len(added) > self._recent.limit:
+            self._end_recent()
+        if len(added) > self._recent.limit:
+            # Of equal ids a run finds the first.
+            columns = [keys, *words.T[1:]]
+            self._add_run([column[::-1].copy() for column in columns], added[::-1].copy())
+        else:
+            self._recent.add(keys, words, added)
+        self._keep_filter()
+
+    def _end_recent(self) -> None:
+        """Make a run of what was added last."""
+        if self._recent is not None and self._recent.count:
+            self._add_run(*self._recent.take())
 
     def _add_run(self, columns: list[NDArray[np.uint64]], values: NDArray[np.int64]) -> None:
+        """Add a run of `columns`, the first of which are keys."""
         while self._runs and len(self._runs[-1]) < _MERGE_FACTOR * len(values):
             older = self._runs.pop()
-            values = np.concatenate((older.values, values))
+            values = np.concatenate((values, older.values))
             for number, column in enumerate(older.columns()):
-                columns[number] = np.concatenate((column, columns[number]))
+                columns[number] = np.concatenate((columns[number], column))
         self._runs.append(_SortedRun(columns, values))
+        self._keep_filter()
+
+    def _keep_filter(self) -> None:
+        """Make a filter if there is none, or it is full."""
         if self._filter is None or len(self) > self._filter.capacity:
-            recent = self._keys(self._words(b"".join(self._recent)))
-            self._filter = _Filter([*(run.keys for run in self._runs), recent])
+            recent = [] if self._recent is None else [self._recent.keys]
+            self._filter = _Filter([*(run.keys for run in self._runs), *recent])
 
     def _keys(self, words: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """The keys of ids given as rows of their words; numbers wrap."""
-        keys: NDArray[np.uint64] = words[:, 0] * self._column_factors[0]
-        for number in range(1, words.shape[1]):
-            keys += words[:, number] * self._column_factors[number]
+        keys: NDArray[np.uint64] = words @ self._column_factors
         return keys
 
     def _words(self, ids: bytes) -> NDArray[np.uint64]:
-        return np.frombuffer(ids, np.uint64).reshape(-1, self._id_size // 8)
+        return np.frombuffer(ids, np.uint64).reshape(-1, self._word_count)
+
+
+def _items(words: NDArray[np.uint64]) -> list[bytes]:
+    """The ids that are given as rows of their words."""
+    items: list[bytes] = np.frombuffer(words, np.dtype((np.void, 8 * words.shape[1]))).tolist()
+    return items
