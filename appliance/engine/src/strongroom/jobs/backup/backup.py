@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import strongroom
@@ -223,7 +224,7 @@ class _Backup:
                 options.pack_size_bytes,
                 NullProgress(),
                 None if keeper is None else keeper.add,
-                None if parent is None else parent.reference_of,
+                None if parent is None else partial(parent.reference_of, keeper=keeper),
                 pages.offer,
             )
             coordinator = Coordinator(

@@ -67,6 +67,7 @@ def open_parent(
     A key that cannot read gets it from `cache`. Raises StoreError.
     """
     tuning = options.tuning
+    cached = None
     if not _keeps_the_same(base, options):
         warn(
             "the named parent was made with other choices of ACLs, extended attributes or flags, "
@@ -87,7 +88,7 @@ def open_parent(
         warn(f"the parent's listing cannot be used, so everything is read: {error}")
         return None
     return ParentListing(
-        listing, blocks, base.start_ns, WIDE_DIRECTORY_ROWS, tuning.signature, warn
+        listing, blocks, base.start_ns, WIDE_DIRECTORY_ROWS, tuning.signature, warn, cached
     )
 
 

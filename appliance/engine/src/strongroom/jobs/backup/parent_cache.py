@@ -70,14 +70,18 @@ class CachedListing:
 
     def chunk(self, block_id: bytes, slot: int) -> bytes:
         """The page stored as `block_id`. Raises DamageError."""
-        place = self._places.get(block_id)
-        if place is None:
-            raise DamageError("a page is missing in the cache")
-        packed = _open_at(self._descriptor, self._key, _PAGE_LABEL + block_id, *place)
+        packed = _open(self._key, _PAGE_LABEL + block_id, self.sealed(block_id))
         codec, raw_size = _PAGE_HEAD.unpack_from(packed)
         if raw_size > _PAGE_BYTES_LIMIT:
             raise DamageError(f"a page in the cache claims {raw_size} bytes")
         return decompress(codec, memoryview(packed)[_PAGE_HEAD.size :], raw_size)
+
+    def sealed(self, block_id: bytes) -> bytes:
+        """The page stored as `block_id`, as it is in the file. Raises DamageError."""
+        place = self._places.get(block_id)
+        if place is None:
+            raise DamageError("a page is missing in the cache")
+        return _read_at(self._descriptor, *place)
 
     def close(self) -> None:
         """Close the file."""
@@ -109,12 +113,23 @@ class ListingKeeper:
         if block_id in self._places or not self._is_open:
             return
         codec, packed = self._compressor.compress(page)
-        sealed = seal_object(
-            self._key,
-            _PAGE_LABEL + block_id,
-            _PAGE_HEAD.pack(codec, len(page)) + packed,
-            self._cipher,
+        head = _PAGE_HEAD.pack(codec, len(page))
+        self._write(
+            block_id, seal_object(self._key, _PAGE_LABEL + block_id, head + packed, self._cipher)
         )
+
+    def add_again(self, block_id: bytes, listing: CachedListing) -> bool:
+        """Copy a page of a listing of the same folder; whether it could be read."""
+        if block_id in self._places or not self._is_open:
+            return True
+        try:
+            sealed = listing.sealed(block_id)
+        except DamageError:
+            return False
+        self._write(block_id, sealed)
+        return True
+
+    def _write(self, block_id: bytes, sealed: bytes) -> None:
         place = (self._file.tell(), len(sealed))
         try:
             self._file.write(sealed)
@@ -273,16 +288,16 @@ def _read_table(descriptor: int, key: bytes) -> _Table:
     start = size - tail - table_size
     if ending[_TABLE_SIZE.size :] != _MAGIC or start < len(_MAGIC):
         raise DamageError("it is cut off or of another version")
-    table = _open_at(descriptor, key, _TABLE_LABEL, start, table_size)
+    table = _open(key, _TABLE_LABEL, _read_at(descriptor, start, table_size))
     try:
         return msgspec.msgpack.decode(table, type=_Table)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamageError(f"its table holds something else ({error})") from error
 
 
-def _open_at(descriptor: int, key: bytes, label: bytes, offset: int, size: int) -> bytes:
+def _open(key: bytes, label: bytes, sealed: bytes) -> bytes:
     try:
-        return open_object(key, label, _read_at(descriptor, offset, size))
+        return open_object(key, label, sealed)
     except UnknownFormatError as error:
         raise DamageError(str(error)) from error
 

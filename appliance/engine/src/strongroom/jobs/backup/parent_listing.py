@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from strongroom.jobs.backup.parent_cache import CachedListing, ListingKeeper
     from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.listing.reader import Listing
     from strongroom.repo.snapshots import PageReference
@@ -61,14 +62,16 @@ class ParentListing:
         widest_rows: int,
         signature: str,
         warn: Callable[[str], None],
+        cached: CachedListing | None = None,
     ) -> None:
         """`widest_rows`: directories of more rows are only offered in slices.
 
-        `warn` gets each damage once.
+        `warn` gets each damage once. `cached`: where `listing` gets its pages, if it is a cache.
         """
         self._warn = warn
         self._warned: set[str] = set()
         self._listing = listing
+        self._cached = cached
         self._blocks = blocks
         # Whether blocks are offered; None: they may not be referred to. Neighbours share blocks.
         self._known: dict[bytes, bool | None] = {}
@@ -110,9 +113,19 @@ class ParentListing:
             return self._damaged(error)
         return self._sound(pieces, offers)
 
-    def reference_of(self, page: list[Rows]) -> PageReference | None:
-        """The parent's page whose rows these are, as they came from here; None: not known."""
-        return self._listing.reference_of(page)
+    def reference_of(
+        self, page: list[Rows], keeper: ListingKeeper | None = None
+    ) -> PageReference | None:
+        """The parent's page whose rows these are, as they came from here; None: not known.
+
+        A keeper gets the page, too.
+        """
+        reference = self._listing.reference_of(page)
+        if reference is None or keeper is None:
+            return reference
+        if self._cached is None or not keeper.add_again(reference.block_id, self._cached):
+            return None
+        return reference
 
     def joined(self, pieces: list[Rows]) -> Rows:
         """Join the pieces."""

@@ -47,7 +47,8 @@ class ListingWriter:
     ) -> None:
         """`keep(block id, page)` is called for every page, new or not.
 
-        `reference_of(rows)`: the page of the parent that is known to have just these rows.
+        `reference_of(rows)`: the page of the parent that is known to have just these rows, which
+        is then kept already.
         `offer(rows, done)`: whether others encode a page; then `done` is called in this thread
         before `finish` is, with raw bytes where there is a `keep`.
         """
@@ -97,7 +98,7 @@ class ListingWriter:
 
     def _store(self, page: list[Rows]) -> None:
         content_bytes = self._count(page)
-        if self._reference_of is not None and self._keep is None:
+        if self._reference_of is not None:
             reference = self._reference_of(page)
             if reference is not None and self._has(reference.block_id):
                 self.pages.append(reference)
