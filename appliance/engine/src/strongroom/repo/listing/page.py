@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from operator import lt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -186,7 +187,7 @@ def _are_names(joined: bytes, names: list[bytes], *, is_root: bool) -> bool:
     enclosed = b"\0" + joined + b"\0"
     if b"\0.\0" in enclosed or b"\0..\0" in enclosed:
         return False
-    return all(map(bytes.__lt__, names, names[1:]))
+    return all(map(lt, names, names[1:]))
 
 
 def _take_signatures(data: bytes, groups: list[Rows], signature_bytes: int) -> None:
