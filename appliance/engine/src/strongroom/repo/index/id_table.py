@@ -149,7 +149,7 @@ class _Filter:
         self._words = np.zeros(1 << bits, np.uint64)
         self._shift = np.uint64(64 - bits)
         for part in parts:
-            self.add(self.marks_of(part))
+            self.add_many(part)
 
     def marks_of(self, keys: NDArray[np.uint64]) -> _Marks:
         """What keys set in the filter."""
@@ -161,6 +161,11 @@ class _Filter:
     def add(self, marks: _Marks) -> None:
         places, pattern = marks
         np.bitwise_or.at(self._words, places, pattern)
+
+    def add_many(self, keys: NDArray[np.uint64]) -> None:
+        """`add`, in little memory."""
+        for start in range(0, len(keys), RECENT_LIMIT):
+            self.add(self.marks_of(keys[start : start + RECENT_LIMIT]))
 
     def may_have(self, marks: _Marks) -> NDArray[np.intp]:
         """The numbers of those that may have been added; the others were not."""
@@ -280,11 +285,13 @@ class IdTable:
         self._end_first()
         self._end_recent()
         keys = columns[0]
-        keys *= self._column_factors[0]
-        for column, factor in zip(columns[1:], self._column_factors[1:], strict=True):
-            keys += column * factor
+        # A piece at a time: there may be millions.
+        for start in range(0, len(keys), RECENT_LIMIT):
+            piece = slice(start, start + RECENT_LIMIT)
+            words = np.stack([column[piece] for column in columns], axis=1)
+            keys[piece] = self._keys(words)
         if self._filter is not None:
-            self._filter.add(self._filter.marks_of(keys))
+            self._filter.add_many(keys)
         self._add_run(columns, values)
 
     def find(self, ids: bytes) -> NDArray[np.int64]:
