@@ -123,12 +123,16 @@ def test_a_large_table_adds_what_is_new_and_refuses_what_it_has():
     assert len(table) == count
 
 
-@pytest.mark.parametrize("word", range(3))
-def test_ids_that_were_chosen_to_be_alike_are_not_alike_in_the_table(word):
-    # Each search would step through all of them.
+@pytest.mark.parametrize("bits", [(40, 0, 0), (0, 40, 0), (0, 0, 40), (6, 6, 6)])
+def test_ids_that_were_chosen_to_be_alike_are_not_alike_in_the_table(bits):
+    # Each search would step through all of them. Only the uppermost bits of each word differ.
     count = id_table.FIRST_LIMIT + 10
     words = np.full((count, 3), 7, np.uint64)
-    words[:, word] = np.arange(count)
+    left = np.arange(count, dtype=np.uint64)
+    for word, width in enumerate(bits):
+        if width:
+            words[:, word] |= left << np.uint64(64 - width)
+            left >>= np.uint64(width)
     ids = words.tobytes()
     table = IdTable(24)
     table.add(ids, range(count))

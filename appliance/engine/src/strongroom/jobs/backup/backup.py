@@ -224,8 +224,9 @@ class _Backup:
                 options.pack_size_bytes,
                 NullProgress(),
                 None if keeper is None else keeper.add,
-                None if parent is None else partial(parent.reference_of, keeper=keeper),
+                None if parent is None else parent.reference_of,
                 pages.offer,
+                None if parent is None else partial(parent.keep_again, keeper),
             )
             coordinator = Coordinator(
                 shards.channels,

@@ -67,13 +67,13 @@ def open_parent(
     A key that cannot read gets it from `cache`. Raises StoreError.
     """
     tuning = options.tuning
-    cached = None
     if not _keeps_the_same(base, options):
         warn(
             "the named parent was made with other choices of ACLs, extended attributes or flags, "
             "so everything is read"
         )
         return None
+    cached = None
     try:
         if isinstance(repository.key, RestoreKey):
             pages = repository.snapshot(base.id).pages

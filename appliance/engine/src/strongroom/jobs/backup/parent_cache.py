@@ -119,11 +119,12 @@ class ListingKeeper:
         )
 
     def add_again(self, block_id: bytes, listing: CachedListing) -> bool:
-        """Copy a page of a listing of the same folder; whether it could be read."""
+        """Copy a page of a listing of the same folder; whether it could be read and is sound."""
         if block_id in self._places or not self._is_open:
             return True
         try:
             sealed = listing.sealed(block_id)
+            _open(self._key, _PAGE_LABEL + block_id, sealed)
         except DamageError:
             return False
         self._write(block_id, sealed)

@@ -113,19 +113,15 @@ class ParentListing:
             return self._damaged(error)
         return self._sound(pieces, offers)
 
-    def reference_of(
-        self, page: list[Rows], keeper: ListingKeeper | None = None
-    ) -> PageReference | None:
-        """The parent's page whose rows these are, as they came from here; None: not known.
+    def reference_of(self, page: list[Rows]) -> PageReference | None:
+        """The parent's page whose rows these are, as they came from here; None: not known."""
+        return self._listing.reference_of(page)
 
-        A keeper gets the page, too.
-        """
-        reference = self._listing.reference_of(page)
-        if reference is None or keeper is None:
-            return reference
-        if self._cached is None or not keeper.add_again(reference.block_id, self._cached):
-            return None
-        return reference
+    def keep_again(self, keeper: ListingKeeper | None, block_id: bytes) -> bool:
+        """Whether a page of the parent is kept for the next backup, too, if pages are."""
+        if keeper is None:
+            return True
+        return self._cached is not None and keeper.add_again(block_id, self._cached)
 
     def joined(self, pieces: list[Rows]) -> Rows:
         """Join the pieces."""

@@ -51,11 +51,14 @@ class ReferenceMap:
 
     def __init__(self) -> None:
         self._table = IdTable(KEY_SIZE)
+        # Added one by one since the last search: the table adds many in little more time than one.
+        self._latest: dict[bytes, int] = {}
         self._numbers: dict[bytes, int] = {}
         self._blocks: list[bytes] = []
 
     def find(self, keys: bytes) -> list[Reference | None]:
         """For each of n * 24 bytes of keys the reference in the target, if it is known."""
+        self._add_latest()
         return [
             None if value < 0 else (self._blocks[value >> _SLOT_BITS], value & 0xFFFF)
             for value in self._table.find(keys).tolist()
@@ -63,16 +66,23 @@ class ReferenceMap:
 
     def add(self, keys: bytes, references: Iterable[Reference]) -> None:
         """Remember n references by their n * 24 bytes of keys."""
+        self._add_latest()
         self._table.add_many(keys, np.array([*map(self._value, references)], np.int64))
 
     def add_one(self, key: bytes, reference: Reference) -> None:
         """Remember one reference."""
-        self._table.add(key, [self._value(reference)])
+        self._latest[key] = self._value(reference)
 
     def known(self, keys: bytes) -> NDArray[np.bool_]:
         """Which keys are in the map."""
+        self._add_latest()
         flags: NDArray[np.bool_] = self._table.find(keys) >= 0
         return flags
+
+    def _add_latest(self) -> None:
+        if self._latest:
+            self._table.add(b"".join(self._latest), [*self._latest.values()])
+            self._latest.clear()
 
     def _value(self, reference: Reference) -> int:
         block, slot = reference

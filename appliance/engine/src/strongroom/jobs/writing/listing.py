@@ -44,16 +44,18 @@ class ListingWriter:
         keep: Callable[[bytes, bytes], None] | None = None,
         reference_of: Callable[[list[Rows]], PageReference | None] | None = None,
         offer: Callable[[list[Rows], Callable[[EncodedPage], None]], bool] | None = None,
+        keep_again: Callable[[bytes], bool] | None = None,
     ) -> None:
-        """`keep(block id, page)` is called for every page, new or not.
+        """`keep(block id, page)` is called for every page that is encoded, new or not.
 
-        `reference_of(rows)`: the page of the parent that is known to have just these rows, which
-        is then kept already.
+        `reference_of(rows)`: the page of the parent that is known to have just these rows;
+        `keep_again(block id)`: whether that is kept without `keep`, or need not be.
         `offer(rows, done)`: whether others encode a page; then `done` is called in this thread
         before `finish` is, with raw bytes where there is a `keep`.
         """
         self._keep = keep
         self._reference_of = reference_of
+        self._keep_again = keep_again
         self._offer = offer
         self._encoder = PageEncoder(key.client.own)
         self._blocks = blocks
@@ -98,11 +100,14 @@ class ListingWriter:
 
     def _store(self, page: list[Rows]) -> None:
         content_bytes = self._count(page)
-        if self._reference_of is not None:
-            reference = self._reference_of(page)
-            if reference is not None and self._has(reference.block_id):
-                self.pages.append(reference)
-                return
+        reference = None if self._reference_of is None else self._reference_of(page)
+        if (
+            reference is not None
+            and self._has(reference.block_id)
+            and (self._keep_again is None or self._keep_again(reference.block_id))
+        ):
+            self.pages.append(reference)
+            return
         first = page[0]
         place = len(self.pages)
         # Its block is known once it is encoded.

@@ -6,9 +6,10 @@ takes the id, 8 bytes, one or two for the directory, and two to four for a filte
 few steps over whole arrays for each run, of which there are few. Most of what a first backup asks
 for is in none of them: the filter says so.
 
-The *key* of an id stands for its first word: the sum of its words, each times a random odd number
-of the table. Nobody can store ids whose keys are alike, to make every search slow; and the first
-word follows from key and other words, so those are what is kept and compared.
+The *key* of an id stands for its first word: a sum of its words, each multiplied by a random odd
+number of the table, mixed, and multiplied by another. Nobody can store ids whose keys are alike, to
+make every search slow; and the first word follows from key and other words, so those are what is
+kept and compared.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _PATTERNS = _ONE << (_NUMBERS & np.uint64(63)) | _ONE << (_NUMBERS >> np.uint64(
 # Entries compared at once, from the start of a directory slot (which has 2 to 4 on average).
 _WINDOW = np.arange(8, dtype=np.uint32)
 _WORD_MASK = (1 << 64) - 1
+_HALF = np.uint64(32)
 
 
 class _SortedRun:
@@ -233,8 +235,11 @@ class IdTable:
         self._word_count = id_size // 8
         self._item = np.dtype((np.void, id_size))
         self._unpack = struct.Struct(f"={self._word_count}Q").unpack
-        self._factors = [factor | 1 for factor in self._unpack(clock.random_bytes(id_size))]
+        self._factors, self._mixed_factors = (
+            [factor | 1 for factor in self._unpack(clock.random_bytes(id_size))] for _ in range(2)
+        )
         self._column_factors = np.array(self._factors, np.uint64)
+        self._mixed_column_factors = np.array(self._mixed_factors, np.uint64)
         # All there is, until there are runs.
         self._first: dict[bytes, int] = {}
         self._runs: list[_SortedRun] = []
@@ -292,6 +297,7 @@ class IdTable:
             keys[piece] = self._keys(words)
         if self._filter is not None:
             self._filter.add_many(keys)
+        del keys
         self._add_run(columns, values)
 
     def find(self, ids: bytes) -> NDArray[np.int64]:
@@ -328,7 +334,9 @@ class IdTable:
         if self._filter is None:
             return self._first.get(an_id, -1)
         words = self._unpack(an_id)
-        key = sum(map(mul, words, self._factors)) & _WORD_MASK
+        mixed = [product & _WORD_MASK for product in map(mul, words, self._factors)]
+        mixed = [product ^ product >> 32 for product in mixed]
+        key = sum(map(mul, mixed, self._mixed_factors)) & _WORD_MASK
         value = -1 if self._recent is None else self._recent.find_one(key, an_id)
         for run in reversed(self._runs):
             if value >= 0:
@@ -358,6 +366,8 @@ class IdTable:
         values: Sequence[int],
     ) -> None:
         assert self._filter is not None
+        if len(values) != len(words):
+            raise ValueError(f"{len(values)} values for {len(words)} ids")
         self._filter.add(marks)
         if isinstance(values, range):
             added = np.arange(values.start, values.stop, values.step)
@@ -398,7 +408,10 @@ class IdTable:
 
     def _keys(self, words: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """The keys of ids given as rows of their words; numbers wrap."""
-        keys: NDArray[np.uint64] = words @ self._column_factors
+        mixed = words * self._column_factors
+        # A product carries differences of the upper bits no further down.
+        mixed ^= mixed >> _HALF
+        keys: NDArray[np.uint64] = mixed @ self._mixed_column_factors
         return keys
 
     def _words(self, ids: bytes) -> NDArray[np.uint64]:
