@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kit.user import User
+from strongroom.jobs.backup.parent_cache import ParentCache
 from strongroom.repo.listing.page_builder import MIN_PAGE_ROWS
 
 if TYPE_CHECKING:
@@ -198,3 +200,21 @@ def test_pages_that_are_unchanged_are_kept_as_they_are_sealed(
     assert files_read(agent, source) == 0
     user.assert_restores(source)
     assert user.run("check").code == 0
+
+
+def test_a_kept_page_that_was_damaged_meanwhile_is_not_copied(agent: User, tree: Path) -> None:
+    snapshot = agent.backup(tree).summary["snapshot"]
+    (path,) = cached(agent)
+    key = (agent.folder / "home/.cache/strongroom/key").read_bytes()
+    cache = ParentCache(os.fsencode(path.parent), key, "0")
+    listing = cache.find(snapshot)
+    assert listing is not None
+    block = listing.pages[0].block_id
+    damaged = bytearray(path.read_bytes())
+    damaged[60] ^= 1
+    with closing(listing):
+        for content, is_copied in ((path.read_bytes(), True), (bytes(damaged), False)):
+            path.write_bytes(content)
+            keeper = cache.keeper(pytest.fail)
+            assert keeper.add_again(block, listing) == is_copied
+            keeper.abort()
