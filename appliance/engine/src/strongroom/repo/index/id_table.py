@@ -22,14 +22,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strongroom import clock
+from strongroom.repo.index.key_filter import KeyFilter
+from strongroom.repo.index.sorted_run import SortedRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    # Words of the filter, by their numbers, and the bits that are set in them.
-    _Marks = tuple[NDArray[np.intp], NDArray[np.uint64]]
+    from strongroom.repo.index.key_filter import Marks
 
 # Entries of the shortest runs.
 RECENT_LIMIT = 16384
@@ -40,140 +41,8 @@ FIRST_LIMIT = 131_072
 _FEW = 12
 # A run is merged with the one before it unless that is this many times longer.
 _MERGE_FACTOR = 3
-# The fewest bits of a key by which the filter is divided.
-_FILTER_BITS = 12
-# The bits that the 12 bits of a number set in a word of the filter.
-_NUMBERS = np.arange(4096, dtype=np.uint64)
-_ONE = np.uint64(1)
-_PATTERNS = _ONE << (_NUMBERS & np.uint64(63)) | _ONE << (_NUMBERS >> np.uint64(6))
-# Entries compared at once, from the start of a directory slot (which has 2 to 4 on average).
-_WINDOW = np.arange(8, dtype=np.uint32)
 _WORD_MASK = (1 << 64) - 1
 _HALF = np.uint64(32)
-
-
-class _SortedRun:
-    """Entries in the order of their keys."""
-
-    __slots__ = ("_directory", "_rest", "_shift", "keys", "values")
-
-    def __init__(self, columns: list[NDArray[np.uint64]], values: NDArray[np.int64]) -> None:
-        """`columns`: keys, and the other words of the ids column by column; owned by the run.
-
-        Equal ids stay in their order.
-        """
-        order = np.argsort(columns[0], kind="stable")
-        values = values[order]
-        # One column at a time: a second copy of millions of ids is too much memory.
-        for number, column in enumerate(columns):
-            columns[number] = column[order]
-            del column
-        del order
-        self.keys, *self._rest = columns
-        self.values = values
-        bits = max(1, len(values).bit_length() - 2)
-        self._shift = np.uint64(64 - bits)
-        counts = np.bincount((self.keys >> self._shift).astype(np.intp), minlength=1 << bits)
-        self._directory = np.zeros((1 << bits) + 1, np.uint32)
-        np.cumsum(counts, out=self._directory[1:])
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def columns(self) -> list[NDArray[np.uint64]]:
-        """What the run was made of, sorted; it must not be used afterwards."""
-        columns = [self.keys, *self._rest]
-        del self.keys, self._rest, self._directory
-        return columns
-
-    def find(
-        self, words: NDArray[np.uint64], keys: NDArray[np.uint64], found: NDArray[np.int64]
-    ) -> None:
-        """Write the values of ids found here into `found`."""
-        slots = (keys >> self._shift).view(np.intp)
-        begins = self._directory.take(slots)
-        ends = self._directory.take(slots + 1)
-        # Past the end the last entry is compared again, which is harmless.
-        equal = self.keys.take(begins[:, None] + _WINDOW, mode="clip") == keys[:, None]
-        hit = equal.any(axis=1)
-        rows = hit.nonzero()[0]
-        if len(rows):
-            at = begins[rows].astype(np.intp) + equal[rows].argmax(axis=1)
-            self._take(words, keys, rows, at, found)
-        rows = (~hit & (ends - begins > len(_WINDOW))).nonzero()[0]
-        if len(rows):
-            self._take(words, keys, rows, self.keys.searchsorted(keys[rows]), found)
-
-    def find_one(self, key: int, rest: Sequence[int]) -> int:
-        """The value of one id given as its key and other words, or -1."""
-        slot = key >> int(self._shift)
-        begin, end = self._directory[slot : slot + 2].tolist()
-        for at, value in enumerate(self.keys[begin:end].tolist(), begin):
-            if value == key and all(
-                column[at] == word for column, word in zip(self._rest, rest, strict=True)
-            ):
-                return int(self.values[at])
-        return -1
-
-    def _take(
-        self,
-        words: NDArray[np.uint64],
-        keys: NDArray[np.uint64],
-        rows: NDArray[np.intp],
-        at: NDArray[np.intp],
-        found: NDArray[np.int64],
-    ) -> None:
-        np.minimum(at, len(self.values) - 1, out=at)
-        while len(rows):
-            same = self.keys[at] == keys[rows]
-            rows, at = rows[same], at[same]
-            same = np.ones(len(rows), np.bool_)
-            for column, rest in enumerate(self._rest, 1):
-                same &= rest[at] == words[rows, column]
-            found[rows[same]] = self.values[at[same]]
-            # Ids with the same key are adjacent.
-            different = ~same & (at + 1 < len(self.values))
-            rows, at = rows[different], at[different] + 1
-
-
-class _Filter:
-    """What was added, by keys: a Bloom filter that has all bits of one key in one word.
-
-    16 to 32 bits a key, of which 4 are set: when it is full, about 1 of 200 keys that were not
-    added seems to be there. F. Putze, P. Sanders, J. Singler: Cache-, Hash- and Space-Efficient
-    Bloom Filters, 2007.
-    """
-
-    def __init__(self, parts: Sequence[NDArray[np.uint64]]) -> None:
-        """parts: the keys that are there now; there is room for `capacity`."""
-        bits = max(_FILTER_BITS, sum(map(len, parts)).bit_length() - 2)
-        self.capacity = 4 << bits
-        self._words = np.zeros(1 << bits, np.uint64)
-        self._shift = np.uint64(64 - bits)
-        for part in parts:
-            self.add_many(part)
-
-    def marks_of(self, keys: NDArray[np.uint64]) -> _Marks:
-        """What keys set in the filter."""
-        numbers = keys.view(np.int64)
-        pattern: NDArray[np.uint64] = _PATTERNS.take(numbers & 4095)
-        pattern |= _PATTERNS.take(numbers >> 12 & 4095)
-        return (keys >> self._shift).view(np.intp), pattern
-
-    def add(self, marks: _Marks) -> None:
-        places, pattern = marks
-        np.bitwise_or.at(self._words, places, pattern)
-
-    def add_many(self, keys: NDArray[np.uint64]) -> None:
-        """`add`, in little memory."""
-        for start in range(0, len(keys), RECENT_LIMIT):
-            self.add(self.marks_of(keys[start : start + RECENT_LIMIT]))
-
-    def may_have(self, marks: _Marks) -> NDArray[np.intp]:
-        """The numbers of those that may have been added; the others were not."""
-        places, pattern = marks
-        possible: NDArray[np.bool_] = (self._words.take(places) & pattern) == pattern
-        return possible.nonzero()[0]
 
 
 class _Recent:
@@ -242,9 +111,9 @@ class IdTable:
         self._mixed_column_factors = np.array(self._mixed_factors, np.uint64)
         # All there is, until there are runs.
         self._first: dict[bytes, int] = {}
-        self._runs: list[_SortedRun] = []
+        self._runs: list[SortedRun] = []
         self._recent: _Recent | None = None
-        self._filter: _Filter | None = None
+        self._filter: KeyFilter | None = None
 
     def __len__(self) -> int:
         recent = 0 if self._recent is None else self._recent.count
@@ -362,7 +231,7 @@ class IdTable:
         self,
         words: NDArray[np.uint64],
         keys: NDArray[np.uint64],
-        marks: _Marks,
+        marks: Marks,
         values: Sequence[int],
     ) -> None:
         assert self._filter is not None
@@ -397,14 +266,14 @@ class IdTable:
             values = np.concatenate((values, older.values))
             for number, column in enumerate(older.columns()):
                 columns[number] = np.concatenate((columns[number], column))
-        self._runs.append(_SortedRun(columns, values))
+        self._runs.append(SortedRun(columns, values))
         self._keep_filter()
 
     def _keep_filter(self) -> None:
         """Make a filter if there is none, or it is full."""
         if self._filter is None or len(self) > self._filter.capacity:
             recent = [] if self._recent is None else [self._recent.keys]
-            self._filter = _Filter([*(run.keys for run in self._runs), *recent])
+            self._filter = KeyFilter([*(run.keys for run in self._runs), *recent])
 
     def _keys(self, words: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """The keys of ids given as rows of their words; numbers wrap."""

@@ -1,0 +1,99 @@
+"""A sorted part of a table from ids to numbers; see `id_table`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+# Entries compared at once, from the start of a directory slot (which has 2 to 4 on average).
+_WINDOW = np.arange(8, dtype=np.uint32)
+
+
+class SortedRun:
+    """Entries in the order of their keys."""
+
+    __slots__ = ("_directory", "_rest", "_shift", "keys", "values")
+
+    def __init__(self, columns: list[NDArray[np.uint64]], values: NDArray[np.int64]) -> None:
+        """`columns`: keys, and the other words of the ids column by column; owned by the run.
+
+        Equal ids stay in their order.
+        """
+        order = np.argsort(columns[0], kind="stable")
+        values = values[order]
+        # One column at a time: a second copy of millions of ids is too much memory.
+        for number, column in enumerate(columns):
+            columns[number] = column[order]
+            del column
+        del order
+        self.keys, *self._rest = columns
+        self.values = values
+        bits = max(1, len(values).bit_length() - 2)
+        self._shift = np.uint64(64 - bits)
+        counts = np.bincount((self.keys >> self._shift).astype(np.intp), minlength=1 << bits)
+        self._directory = np.zeros((1 << bits) + 1, np.uint32)
+        np.cumsum(counts, out=self._directory[1:])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def columns(self) -> list[NDArray[np.uint64]]:
+        """What the run was made of, sorted; it must not be used afterwards."""
+        columns = [self.keys, *self._rest]
+        del self.keys, self._rest, self._directory
+        return columns
+
+    def find(
+        self, words: NDArray[np.uint64], keys: NDArray[np.uint64], found: NDArray[np.int64]
+    ) -> None:
+        """Write the values of ids found here into `found`."""
+        slots = (keys >> self._shift).view(np.intp)
+        begins = self._directory.take(slots)
+        ends = self._directory.take(slots + 1)
+        # Past the end the last entry is compared again, which is harmless.
+        equal = self.keys.take(begins[:, None] + _WINDOW, mode="clip") == keys[:, None]
+        hit = equal.any(axis=1)
+        rows = hit.nonzero()[0]
+        if len(rows):
+            at = begins[rows].astype(np.intp) + equal[rows].argmax(axis=1)
+            self._take(words, keys, rows, at, found)
+        rows = (~hit & (ends - begins > len(_WINDOW))).nonzero()[0]
+        if len(rows):
+            self._take(words, keys, rows, self.keys.searchsorted(keys[rows]), found)
+
+    def find_one(self, key: int, rest: Sequence[int]) -> int:
+        """The value of one id given as its key and other words, or -1."""
+        slot = key >> int(self._shift)
+        begin, end = self._directory[slot : slot + 2].tolist()
+        for at, value in enumerate(self.keys[begin:end].tolist(), begin):
+            if value == key and all(
+                column[at] == word for column, word in zip(self._rest, rest, strict=True)
+            ):
+                return int(self.values[at])
+        return -1
+
+    def _take(
+        self,
+        words: NDArray[np.uint64],
+        keys: NDArray[np.uint64],
+        rows: NDArray[np.intp],
+        at: NDArray[np.intp],
+        found: NDArray[np.int64],
+    ) -> None:
+        np.minimum(at, len(self.values) - 1, out=at)
+        while len(rows):
+            same = self.keys[at] == keys[rows]
+            rows, at = rows[same], at[same]
+            same = np.ones(len(rows), np.bool_)
+            for column, rest in enumerate(self._rest, 1):
+                same &= rest[at] == words[rows, column]
+            found[rows[same]] = self.values[at[same]]
+            # Ids with the same key are adjacent.
+            different = ~same & (at + 1 < len(self.values))
+            rows, at = rows[different], at[different] + 1
