@@ -64,7 +64,7 @@ def _cases() -> list[Case]:
     return [
         (
             "scan",
-            lambda: ScanDirectory(7, _PATH, None, True, _DIGEST, True, True),
+            lambda: ScanDirectory(7, _PATH, None, None, True, _DIGEST, True, True),
             lambda: ["scan", 7, _PATH, None, True, _DIGEST, True],
             decode_to_shard,
         ),

@@ -13,7 +13,7 @@ import pytest
 
 from kit.user import PASSPHRASE
 from strongroom.jobs.backup.deferred_content import SEGMENT_BYTES
-from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
+from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, NameSlice, name_slices
 from strongroom.repo.listing.page_builder import MIN_PAGE_ROWS
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
@@ -128,6 +128,18 @@ def test_slices_of_a_wide_directory_keep_their_cuts() -> None:
     changed = set(name_slices([sorted([*names, b"7777777"])], []))
     assert len(changed - set(slices)) <= 2
     assert list(name_slices([[b"a"]], [b"."])) == [b".\0a"]
+
+
+@pytest.mark.parametrize("names", [[b"a"], [b".", b"\xff" * 255], [b"a", b"b", b"c"]])
+def test_a_slice_knows_its_ends_and_all_between_them(names: list[bytes]) -> None:
+    part = NameSlice.of(b"\0".join(names))
+    assert (part.first, part.last) == (names[0], names[-1])
+    assert part.joined().split(b"\0") == names
+
+
+def test_names_of_slices_that_wait_take_little_memory() -> None:
+    joined = b"\0".join([b"message-%07d.eml" % number for number in range(16_000)])
+    assert len(NameSlice.of(joined).packed) < len(joined) / 4
 
 
 def test_shards_encode_large_pages_of_the_listing(user: User, source: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from strongroom.jobs.backup.parent_cache import ParentCache
 from strongroom.repo.listing.page_builder import MIN_PAGE_ROWS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 FILES = 40
@@ -144,6 +146,48 @@ def test_each_job_has_its_own_listing_and_differentials_theirs(agent: User, tree
     assert len(cached(agent)) == 3
     assert files_read(agent, tree, "--job", "a", "--level", "full") == FILES
     assert len(cached(agent)) == 2
+
+
+@pytest.fixture
+def small_cache(agent: User, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A cache folder of so many KiB."""
+    folder = agent.folder / "home/.cache/strongroom"
+    folder.mkdir(parents=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={request.param}k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting needs root")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize(("small_cache", "room"), [(340, 1), (560, 2)], indirect=["small_cache"])
+def test_a_cache_without_room_for_one_more_listing_is_of_use_again(
+    agent: User, user: User, source: Path, small_cache: Path, room: int
+) -> None:
+    """Of the first full snapshot and of the last one listings are kept, of 220 KiB each."""
+    folders = [source / f"{number}" for number in range(100)]
+    for folder in folders:
+        folder.mkdir()
+        for _ in range(50):
+            (folder / os.urandom(40).hex()).touch()
+    for _ in range(room):
+        _touch_new(folders)
+        assert agent.backup(source).warnings == []
+    _touch_new(folders)
+    stuck = agent.backup(source)
+    assert len(stuck.warnings) == 1, stuck.warnings
+    assert "No space left" in stuck.warnings[0]
+    assert len(cached(agent)) == room - 1, "one of them was of no use any more"
+    again = agent.backup(source)
+    assert (again.summary["files_read"] > 5000, again.warnings) == (True, [])
+    assert files_read(agent, source) == 0
+    user.assert_restores(source)
+
+
+def _touch_new(folders: list[Path]) -> None:
+    for folder in folders:
+        (folder / os.urandom(2).hex()).touch()
+    time.sleep(0.1)
 
 
 def test_without_a_cache_everything_is_read(agent: User, tree: Path) -> None:

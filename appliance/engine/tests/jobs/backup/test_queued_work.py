@@ -6,7 +6,13 @@ from array import array
 
 import pytest
 
-from strongroom.jobs.backup.queued_work import READ_WEIGHT, directory_weight, is_quick, room_for
+from strongroom.jobs.backup.queued_work import (
+    READ_WEIGHT,
+    SLICE_WEIGHT,
+    directory_weight,
+    is_quick,
+    room_for,
+)
 from strongroom.rows.rows import COLUMN_COUNT, Rows, new_rows
 
 
@@ -33,6 +39,10 @@ def test_small_directories_that_the_parent_knows_are_queued_in_larger_numbers(
 
 def test_two_tasks_that_read_content_fill_the_queue() -> None:
     assert room_for(1) == 2 * READ_WEIGHT
+
+
+def test_two_slices_of_a_wide_directory_fill_the_queue() -> None:
+    assert room_for(1) == 2 * SLICE_WEIGHT
 
 
 def test_each_scan_thread_has_two_directories_that_are_new() -> None:

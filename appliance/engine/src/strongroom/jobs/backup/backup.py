@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import strongroom
-from strongroom import clock
+from strongroom import clock, heap
 from strongroom.errors import DamageError, ObjectMissingError, SourceError
 from strongroom.jobs.backup.coordinator import Coordinator
 from strongroom.jobs.backup.parent import choose_parent, open_parent
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 # An index is written whenever packs hold so many chunks: this bounds the footers in memory, and a
 # backup that resumes after an interruption has fewer of them to read.
-INDEX_CHUNKS: Final = 200_000
+INDEX_CHUNKS: Final = 100_000
 # The summary names so many of the paths that are not there; the others are counted.
 MOST_NAMED_PATHS: Final = 20
 
@@ -212,6 +212,9 @@ class _Backup:
             show() as progress,
         ):
             self._lease.start_renewing()
+            # Of this process, not of shards, which were forked: tables of chunks grow and are
+            # merged here, and shards allocate packs again and again.
+            heap.free_large_at_once()
             if base is not None:
                 totals = base.totals
                 progress.total(totals.files, totals.content_bytes, is_estimate=True)
@@ -258,6 +261,8 @@ class _Backup:
                 stage_seconds = shards.tally.stage_seconds()
                 scan = shards.pace.choice()
                 queue_blocks = shards.tally.longest_queue()
+                # Before the index is written, which takes as much memory again.
+                self._deduplication.release()
                 progress.message("committing")
                 if options.dry_run:
                     finish()

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock, errors
 from strongroom.jobs.backup.deferred_content import DeferredContent
 from strongroom.jobs.backup.ordering import ContentRead, Node, Ordering, PathGoals
-from strongroom.jobs.backup.queued_work import READ_WEIGHT, directory_weight, is_quick, room_for
+from strongroom.jobs.backup.queued_work import (
+    READ_WEIGHT,
+    SLICE_WEIGHT,
+    directory_weight,
+    is_quick,
+    room_for,
+)
 from strongroom.jobs.backup.scanned_rows import ROOT_NAME, without_vanished
 from strongroom.jobs.backup.shards.messages import (
     Claim,
@@ -275,9 +281,12 @@ class Coordinator:
                 self._settle(node, node.parent, (message.files, message.size_bytes))
             case ParentWanted():
                 assert self._parent is not None
-                shard.channel.post(ParentRows(encode_rows(self._parent.joined(node.parent))))
+                # The shard holds them from now on, while it fills a block with files of a hundred
+                # such directories.
+                pieces, node.parent = node.parent, []
+                shard.channel.post(ParentRows(encode_rows(self._parent.joined(pieces))))
             case DirectorySlice():
-                part = self._order.add(node.path, message.number, message.names, None)
+                part = self._order.add(node.path, message.number, None, None, message.part)
                 part.standing = node.standing
             case Sliced() | Lost():
                 self._scanned(shard, node, [], [])
@@ -359,11 +368,10 @@ class Coordinator:
     def _parent_pieces(self, node: Node) -> list[Rows]:
         if self._parent is None:
             return []
-        if node.only is None or node.way is not None:
-            return self._parent.directory(node.path, offers=node.standing == SHARED)
-        first, _, rest = node.only.partition(b"\0")
-        last = rest.rpartition(b"\0")[2] or first
-        return self._parent.between(node.path, first, last, offers=node.standing == SHARED)
+        offers = node.standing == SHARED
+        if node.part is None:
+            return self._parent.directory(node.path, offers=offers)
+        return self._parent.between(node.path, node.part.first, node.part.last, offers=offers)
 
     def _hand_out(self) -> None:
         for shard in self._shards:
@@ -396,13 +404,16 @@ class Coordinator:
         if node.parent:
             assert self._parent is not None
             digest = self._parent.digest(node.parent)
-        node.weight = directory_weight(node.parent, quick=shard.is_quick)
+        node.weight = SLICE_WEIGHT
+        if node.part is None:
+            node.weight = directory_weight(node.parent, quick=shard.is_quick)
         shard.queued += node.weight
         shard.channel.post(
             ScanDirectory(
                 node.number,
                 node.path,
                 node.only,
+                node.part,
                 node.way is None,
                 digest,
                 bool(node.parent),

@@ -16,6 +16,7 @@ from strongroom.scan.share_folders import CLOSED
 
 if TYPE_CHECKING:
     from strongroom.jobs.backup.deferred_content import DeferredContent
+    from strongroom.jobs.backup.wide_directory import NameSlice
     from strongroom.rows.rows import Rows
 
 WAITING_ROWS_LIMIT: Final = 100_000
@@ -24,22 +25,29 @@ WAITING_ROWS_LIMIT: Final = 100_000
 class Node:
     """A directory, or a slice of a wide one, not yet written to the listing.
 
-    `only` holds the joined names of a slice or of the given paths on the way; None: list all.
+    `only`: the joined names of the given paths on the way; None: list all, or those of `part`.
     """
 
     __slots__ = (
-        "content", "is_scanned", "is_streams", "key", "number", "only", "parent", "path", "rows",
-        "shard", "standing", "way", "weight",
+        "content", "is_scanned", "is_streams", "key", "number", "only", "parent", "part", "path",
+        "rows", "shard", "standing", "way", "weight",
     )  # fmt: skip
 
     def __init__(
-        self, number: int, path: bytes, slice_number: int, only: bytes | None, way: PathGoals | None
+        self,
+        number: int,
+        path: bytes,
+        slice_number: int,
+        only: bytes | None,
+        way: PathGoals | None,
+        part: NameSlice | None,
     ) -> None:
         self.number = number
         self.path = path
         self.key = (path_key(path), slice_number)
         self.only = only
         self.way = way
+        self.part = part
         self.parent: list[Rows] = []  # the parent's rows, while the node is handed out
         self.rows: list[Rows] | None = None
         self.content: DeferredContent | None = None
@@ -148,11 +156,16 @@ class Ordering:
         self.add(b"", -1, None, None).is_streams = True
 
     def add(
-        self, path: bytes, slice_number: int, only: bytes | None, way: PathGoals | None
+        self,
+        path: bytes,
+        slice_number: int,
+        only: bytes | None,
+        way: PathGoals | None,
+        part: NameSlice | None = None,
     ) -> Node:
         """A directory (or slice) was found."""
         self._count += 1
-        node = Node(self._count, path, slice_number, only, way)
+        node = Node(self._count, path, slice_number, only, way, part)
         self.tasks[node.number] = node
         heapq.heappush(self._to_do, (node.key, node.number, node))
         heapq.heappush(self._to_emit, (node.key, node.number, node))

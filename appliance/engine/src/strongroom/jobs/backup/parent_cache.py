@@ -11,8 +11,9 @@ A file holds: magic "SRPC" | version u8, the pages (zstd, each sealed with its b
 the sealed table (msgpack of page references and the place of each page), its size u32, the magic.
 
 It is only a cache: if it is lost, damaged or of another snapshot, the next backup is a full read;
-if a listing cannot be written, that is a warning. Files are written under a temporary name and
-renamed after the commit, so concurrent jobs are safe.
+if a listing cannot be written, that is a warning. Where it finds no room, older ones of the job are
+removed, so that the next one has theirs. Files are written under a temporary name and renamed after
+the commit, so concurrent jobs are safe.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ _PAGE_LABEL: Final = b"strongroom parent page 1 "
 _OPEN_FLAGS: Final = os.O_CLOEXEC | os.O_NOFOLLOW
 _TEMPORARY: Final = b"new-"
 _ABANDONED_SECONDS: Final = 7 * 86400
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class _Table(msgspec.Struct, frozen=True, array_like=True):
@@ -98,6 +100,8 @@ class ListingKeeper:
         """Raises OSError."""
         self._warn = warn
         self._is_open = True
+        # Whether it failed because the file system is full.
+        self.lacks_room = False
         self._folder = folder
         self._key = key
         self._path = folder + b"/" + _TEMPORARY + clock.random_bytes(12).hex().encode()
@@ -168,6 +172,7 @@ class ListingKeeper:
             os.unlink(self._path)
 
     def _fail(self, error: OSError) -> None:
+        self.lacks_room = error.errno in _NO_ROOM
         self.abort()
         self._warn(
             f"the listing is not kept in {os.fsdecode(self._folder)}, so the next backup with "
@@ -209,11 +214,13 @@ class ParentCache:
     def keep(self, keeper: ListingKeeper, snapshot: Snapshot) -> None:
         """Publish what `keeper` wrote as the listing of `snapshot`, replacing earlier ones.
 
-        The listing of the last full snapshot is kept as well.
+        The listing of the last full snapshot is kept as well, while there is room.
         """
         level = "full" if snapshot.level == "full" else "part"
         name = f"{self._digest}-{level}-{snapshot.id}".encode()
         if not keeper.publish(name, snapshot):
+            if keeper.lacks_room:
+                self._make_room(level)
             return
         outdated = (self._digest if level == "full" else f"{self._digest}-part").encode()
         with contextlib.suppress(OSError):
@@ -221,6 +228,18 @@ class ParentCache:
                 if other.startswith(outdated) and other != name:
                     self._remove(other)
             self._shrink()
+
+    def _make_room(self, level: str) -> None:
+        """Remove what the next backup will not need: it compares with a snapshot not kept here.
+
+        Where that is nothing, the listing for differential backups goes as well.
+        """
+        mine = self._digest.encode()
+        with contextlib.suppress(OSError):
+            listings = [name for name in os.listdir(self._folder) if name.startswith(mine)]
+            parts = [name for name in listings if name.startswith(mine + b"-part")]
+            for name in listings if level == "full" or not parts else parts:
+                self._remove(name)
 
     def _opened(self, path: bytes, snapshot_id: str) -> CachedListing:
         descriptor = os.open(path, os.O_RDONLY | _OPEN_FLAGS)

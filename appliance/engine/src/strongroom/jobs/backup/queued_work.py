@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _KNOWN_WEIGHT: Final = 1
 _DIRECTORY_WEIGHT: Final = 4
+# Thousands of rows, and as many of the parent's.
+SLICE_WEIGHT: Final = 16
 READ_WEIGHT: Final = 16
 # Directories queued at a shard. With several scan threads it is all that it may have in progress
 # (`ScanPool.has_room`).
@@ -39,7 +41,7 @@ def is_quick(scan_threads: int, scanned_directories: int) -> bool:
 
 
 def directory_weight(parent: Sequence[Rows], *, quick: bool) -> int:
-    """The weight of a directory, or a slice of one, of which the parent has these rows.
+    """The weight of a directory of which the parent has these rows.
 
     quick: whether the shard it is queued at `is_quick`.
     """

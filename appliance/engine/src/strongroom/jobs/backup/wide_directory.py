@@ -6,8 +6,11 @@ counterpart in the parent; adding or removing a name changes its slice and at mo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 from zlib import crc32
+
+import msgspec
+import zstandard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,6 +21,30 @@ WIDE_DIRECTORY_ROWS: Final = 16384
 SLICE_LEAST_ROWS: Final = 4096
 SLICE_MOST_ROWS: Final = 16384
 _SLICE_MASK: Final = 4095
+_LEVEL: Final = 1
+
+
+class NameSlice(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Names of a slice in order: the first, the last, and all of them, packed.
+
+    The coordinator holds those of all slices that nobody has scanned yet. Names of a directory are
+    alike: packed they take a tenth.
+    """
+
+    first: bytes
+    last: bytes
+    packed: bytes
+
+    @classmethod
+    def of(cls, joined: bytes) -> Self:
+        """Names joined by NUL, at least one."""
+        first, _, rest = joined.partition(b"\0")
+        last = rest.rpartition(b"\0")[2] or first
+        return cls(first, last, zstandard.compress(joined, _LEVEL))
+
+    def joined(self) -> bytes:
+        """All of them, joined by NUL."""
+        return zstandard.decompress(self.packed)
 
 
 def name_slices(batches: Iterable[list[bytes]], first: list[bytes]) -> Iterator[bytes]:

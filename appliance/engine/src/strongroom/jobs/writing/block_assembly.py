@@ -145,6 +145,11 @@ class BlockAssembler:
             groups.append(group)
         self._claim(groups)
 
+    def settle(self, answered: int) -> None:
+        """Store what so many answers are about, which have come; the directories wait for it."""
+        for _ in range(answered):
+            self._settle()
+
     def flush(self) -> None:
         """Store everything added so far."""
         batches, self._batches = self._batches, {}

@@ -83,6 +83,10 @@ class Deduplication:
         self._count(lengths)
         return GroupAnswer(block, new, known)
 
+    def release(self) -> None:
+        """Free the table: no more claims come."""
+        self._table = None
+
     def _count(self, lengths: bytes) -> None:
         self.new_chunks += len(lengths) // 4
         self.new_bytes += sum(memoryview(lengths).cast("I"))

@@ -29,7 +29,7 @@ from strongroom.jobs.backup.shards.messages import (
 )
 from strongroom.jobs.backup.shards.scan_threads import Lot
 from strongroom.jobs.backup.shards.shared_pace import ATTRIBUTES, EXAMINE, LIST, READ
-from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, name_slices
+from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, NameSlice, name_slices
 from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES
 from strongroom.rows.entry_counts import count_files
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, comparison_digest, decode_rows
@@ -175,6 +175,8 @@ class DirectoryScan:
         """The names to examine; None when another message was sent to the coordinator instead."""
         if wanted.names is not None:
             return wanted.names.split(b"\0")
+        if wanted.part is not None:
+            return wanted.part.joined().split(b"\0")
         task, path = wanted.task, wanted.path
         try:
             (names,) = yield Lot([partial(read_names, fd, WIDE_DIRECTORY_ROWS)], 0, LIST)
@@ -190,7 +192,7 @@ class DirectoryScan:
         """Split a wide directory, the working directory, into slices to be scanned later."""
         first: list[bytes] = [] if path else [ROOT_NAME]
         for number, joined in enumerate(name_slices(read_wide_names(), first), 1):
-            self._send(DirectorySlice(task, number, joined))
+            self._send(DirectorySlice(task, number, NameSlice.of(joined)))
         self._send(Sliced(task))
 
     def _examined(

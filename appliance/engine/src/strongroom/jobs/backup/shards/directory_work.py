@@ -7,6 +7,7 @@ while another directory is processed. A work that is sealed and lacks nothing is
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from errno import ENOENT
 from typing import TYPE_CHECKING, Final
 
@@ -101,7 +102,8 @@ class DirectoryWork:
 
     def match(self, parent: Rows, matches: Sequence[int]) -> None:
         """Take content from `parent` where `matches` names a row of it."""
-        self._parent = parent
+        # Most of its bytes are what was compared; this may wait for others to fill a block with it.
+        self._parent = replace(parent, stats=b"")
         self._matches = matches
         self.changed_rows = [row for row, place in enumerate(matches) if place < 0]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from strongroom.jobs.backup.shards.examined import ExaminedEntry  # noqa: TC001 - msgspec reads annotations
+from strongroom.jobs.backup.wide_directory import NameSlice  # noqa: TC001 - msgspec reads annotations
 from strongroom.jobs.workers.messages import Failed, WorkerMessage
 from strongroom.jobs.writing.deduplication import (  # noqa: TC001 - msgspec reads annotations
     ChunkGroup,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class ScanDirectory(WorkerMessage, frozen=True, tag="scan"):
-    """Scan a directory, or `names` of it.
+    """Scan a directory, or `names` of it, or those of `part`.
 
     selects: whether the exclusions apply there. parent_digest: the comparison digest of the
     parent's rows. has_parent: whether the parent has rows of it. offers: whether its public files
@@ -37,6 +38,7 @@ class ScanDirectory(WorkerMessage, frozen=True, tag="scan"):
     task: int
     path: bytes
     names: bytes | None
+    part: NameSlice | None
     selects: bool
     parent_digest: bytes | None
     has_parent: bool
@@ -119,7 +121,7 @@ class DirectorySlice(WorkerMessage, frozen=True, tag="slice"):
 
     task: int
     number: int
-    names: bytes
+    part: NameSlice
 
 
 class Sliced(WorkerMessage, frozen=True, tag="sliced"):

@@ -124,8 +124,9 @@ class Shard:
 
     def _begin(self, task: ShardTask) -> bool:
         """Do or start one task; returns whether it was the last."""
-        if len(self._tasks) in _REFILL_TASKS:
+        if len(self._tasks) in _REFILL_TASKS or _is_long(task):
             self._channel.flush()
+        self._assembler.settle(len(self._claim_answers))
         if isinstance(task, ScanDirectory | ReadContent):
             place = self._places.of(task.path)
             if isinstance(task, ScanDirectory):
@@ -219,6 +220,11 @@ class Shard:
         self._channel.post(message)
         if not self._tasks:
             self._channel.flush()
+
+
+def _is_long(task: ShardTask) -> bool:
+    """Whether it is a slice, of which only two are queued."""
+    return isinstance(task, ScanDirectory) and task.part is not None
 
 
 def _is_known(_block: bytes) -> bool:
