@@ -160,28 +160,63 @@ def small_cache(agent: User, request: pytest.FixtureRequest) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-@pytest.mark.parametrize(("small_cache", "room"), [(340, 1), (560, 2)], indirect=["small_cache"])
-def test_a_cache_without_room_for_one_more_listing_is_of_use_again(
-    agent: User, user: User, source: Path, small_cache: Path, room: int
-) -> None:
-    """Of the first full snapshot and of the last one listings are kept, of 220 KiB each."""
+@pytest.fixture
+def folders(source: Path) -> list[Path]:
+    """A hundred folders of 5,000 files, whose listing takes 220 KiB."""
     folders = [source / f"{number}" for number in range(100)]
     for folder in folders:
         folder.mkdir()
         for _ in range(50):
             (folder / os.urandom(40).hex()).touch()
+    return folders
+
+
+@pytest.mark.parametrize(("small_cache", "room"), [(340, 1), (560, 2)], indirect=["small_cache"])
+def test_a_cache_without_room_for_one_more_listing_is_of_use_again(
+    agent: User, user: User, source: Path, folders: list[Path], small_cache: Path, room: int
+) -> None:
     for _ in range(room):
         _touch_new(folders)
         assert agent.backup(source).warnings == []
     _touch_new(folders)
-    stuck = agent.backup(source)
-    assert len(stuck.warnings) == 1, stuck.warnings
-    assert "No space left" in stuck.warnings[0]
-    assert len(cached(agent)) == room - 1, "one of them was of no use any more"
+    assert _files_read_without_room(agent, source) == len(folders)
+    assert len(cached(agent)) == 1
+    if room == 1:
+        # A disk that was full for a moment would have room now.
+        assert _files_read_without_room(agent, source) > 5000
+        assert cached(agent) == [], "it was in the way"
     again = agent.backup(source)
     assert (again.summary["files_read"] > 5000, again.warnings) == (True, [])
     assert files_read(agent, source) == 0
     user.assert_restores(source)
+
+
+@pytest.mark.parametrize("small_cache", [340], indirect=True)
+def test_the_listing_of_the_full_snapshot_stays_for_differentials(
+    agent: User, source: Path, folders: list[Path], small_cache: Path
+) -> None:
+    time.sleep(0.1)
+    assert agent.backup(source).warnings == []
+    for number in range(1, 4):
+        _touch_new(folders[:1])
+        assert _files_read_without_room(agent, source, "--level", "differential") == number
+
+
+@pytest.mark.parametrize("small_cache", [340], indirect=True)
+def test_listings_of_an_earlier_full_snapshot_do_not_stand_in_the_way(
+    agent: User, source: Path, folders: list[Path], small_cache: Path
+) -> None:
+    assert agent.backup(source).warnings == []
+    _touch_new(folders)
+    assert _files_read_without_room(agent, source, "--level", "full") > 5000
+    assert cached(agent) == []
+
+
+def _files_read_without_room(agent: User, *words: str | Path) -> int:
+    outcome = agent.backup(*words)
+    assert len(outcome.warnings) == 1, outcome.warnings
+    assert "No space left" in outcome.warnings[0]
+    return int(outcome.summary["files_read"])
 
 
 def _touch_new(folders: list[Path]) -> None:

@@ -212,8 +212,8 @@ class _Backup:
             show() as progress,
         ):
             self._lease.start_renewing()
-            # Of this process, not of shards, which were forked: tables of chunks grow and are
-            # merged here, and shards allocate packs again and again.
+            # After the fork: tables of chunks grow and are merged here, while shards allocate packs
+            # again and again.
             heap.free_large_at_once()
             if base is not None:
                 totals = base.totals
@@ -272,7 +272,7 @@ class _Backup:
                 listing.abort()
                 raise
             if snapshot is not None and keeper is not None and cache is not None:
-                cache.keep(keeper, snapshot)
+                cache.keep(keeper, snapshot, had_parent=parent is not None)
         if snapshot is not None:
             self._remember(snapshot)
         counts = coordinator.counts

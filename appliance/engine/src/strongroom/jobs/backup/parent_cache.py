@@ -211,16 +211,17 @@ class ParentCache:
         """Start writing the listing of a new snapshot. Raises OSError."""
         return ListingKeeper(self._folder, self._key, warn)
 
-    def keep(self, keeper: ListingKeeper, snapshot: Snapshot) -> None:
+    def keep(self, keeper: ListingKeeper, snapshot: Snapshot, *, had_parent: bool) -> None:
         """Publish what `keeper` wrote as the listing of `snapshot`, replacing earlier ones.
 
-        The listing of the last full snapshot is kept as well, while there is room.
+        The listing of the last full snapshot is kept as well, while there is room. had_parent:
+        whether the backup had a listing to compare with.
         """
         level = "full" if snapshot.level == "full" else "part"
         name = f"{self._digest}-{level}-{snapshot.id}".encode()
         if not keeper.publish(name, snapshot):
             if keeper.lacks_room:
-                self._make_room(level)
+                self._make_room(snapshot.level, had_parent=had_parent)
             return
         outdated = (self._digest if level == "full" else f"{self._digest}-part").encode()
         with contextlib.suppress(OSError):
@@ -229,16 +230,18 @@ class ParentCache:
                     self._remove(other)
             self._shrink()
 
-    def _make_room(self, level: str) -> None:
-        """Remove what the next backup will not need: it compares with a snapshot not kept here.
+    def _make_room(self, level: str, *, had_parent: bool) -> None:
+        """Remove what no backup will need after one of this level whose listing is not kept.
 
-        Where that is nothing, the listing for differential backups goes as well.
+        The next incremental one compares with that. So listings of earlier ones are of no use, and
+        if there are none and it had to read everything, that of the full one is in the way.
         """
         mine = self._digest.encode()
         with contextlib.suppress(OSError):
             listings = [name for name in os.listdir(self._folder) if name.startswith(mine)]
             parts = [name for name in listings if name.startswith(mine + b"-part")]
-            for name in listings if level == "full" or not parts else parts:
+            is_stuck = level == "incremental" and not parts and not had_parent
+            for name in listings if level == "full" or is_stuck else parts:
                 self._remove(name)
 
     def _opened(self, path: bytes, snapshot_id: str) -> CachedListing:
