@@ -36,6 +36,7 @@ EPILOG = """examples:
   make bench                                  all rows, into docs/measurements
   make bench ROWS=kernel,empty REPEATS=1
   make bench ARGUMENTS="--scale 0.01"         small data sets, printed only
+  make bench ROWS=small REPEATS=3 ARGUMENTS="--again strongroom,restic"
   make bench ROWS=usr ARGUMENTS="--contenders restic,borg --steps first --print"
   make bench ROWS=kernel,usr ARGUMENTS="--contenders strongroom --against HEAD~1"
 """
@@ -66,6 +67,11 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--steps", type=_choices(STEPS), default=list(STEPS))
     parser.add_argument("--repeats", type=int, help="rounds of every row (else 2 or 3 by its size)")
+    parser.add_argument(
+        "--again", type=_choices(list(CONTENDERS)), metavar="CONTENDERS",
+        help="those of the rounds after the first (else all): a round of a million files takes "
+        "half an hour, most of it of the slowest",
+    )  # fmt: skip
     parser.add_argument("--scale", type=float, default=1.0, help="share of the data sets, to try")
     parser.add_argument(
         "--work-folder", type=Path, default=Path("/var/tmp/strongroom-bench"),
@@ -122,7 +128,7 @@ def _measured(
         not arguments.no_floors,
         _say,
     )
-    return runner.run(arguments.repeats or dataset.repeats)
+    return runner.run(arguments.repeats or dataset.repeats, arguments.again)
 
 
 def main() -> int:

@@ -23,7 +23,7 @@ from strongroom.measure.testbed.fresh_file_system import fresh_file_system
 from strongroom.measure.testbed.local import serial_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from contextlib import AbstractContextManager
 
 START_UP_TURNS = 5
@@ -68,8 +68,8 @@ class RowRunner:
         self.logs = self.work_folder / "logs"
         self.logs.mkdir(exist_ok=True)
 
-    def run(self, repeats: int) -> RowResult:
-        """Measure `repeats` rounds.
+    def run(self, repeats: int, again: Collection[str] | None = None) -> RowResult:
+        """Measure `repeats` rounds; those after the first are of the contenders `again`, if given.
 
         One reading beforehand spares the first plain reader the access times that a fresh tree has
         still to be given.
@@ -79,6 +79,8 @@ class RowRunner:
         remove(self.work_folder / "run", self.work_folder / "home")
         for round_number in range(repeats):
             turn = list(self.contenders)[:: -1 if round_number % 2 else 1]
+            if round_number and again is not None:
+                turn = [one for one in turn if one.name in again]
             places = {contender.name: self._fresh_place(contender) for contender in turn}
             try:
                 if self.dataset.name == "startup":

@@ -50,10 +50,11 @@ def _row(
     steps: frozenset[str] = ALL_STEPS,
     row: str = "small",
     repeats: int = 2,
+    again: list[str] | None = None,
 ) -> tuple[RowResult, list[str]]:
     said: list[str] = []
     runner = RowRunner(DATASETS[row], contenders, work_folder, 0.001, steps, True, said.append)
-    return runner.run(repeats), said
+    return runner.run(repeats, again), said
 
 
 def _turns(result: RowResult, step: str) -> list[tuple[int, str]]:
@@ -74,6 +75,13 @@ def test_contenders_take_turns_and_every_second_round_is_reversed(tmp_path: Path
     }  # fmt: skip
     assert ("floor: tar" in floors) == ("floor: untar" in floors) == bool(shutil.which("zstd"))
     assert len(said) >= len(result.runs)
+
+
+def test_later_rounds_are_of_those_that_are_named_and_of_the_floors(tmp_path: Path) -> None:
+    contenders = [_tar("a", tmp_path), _tar("b", tmp_path)]
+    result, _ = _row(tmp_path, contenders, steps=frozenset({"first"}), repeats=3, again=["b"])
+    assert _turns(result, "first") == [(0, "a"), (0, "b"), (1, "b"), (2, "b")]
+    assert [run.round_number for run in result.runs if run.contender == "floor: read"] == [0, 1, 2]
 
 
 def test_stored_size_is_the_repository_s_after_each_step(tmp_path: Path) -> None:
