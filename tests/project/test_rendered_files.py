@@ -61,7 +61,7 @@ AGENT_CHANGES = [
     ("strongroom_scan_threads", 16, 0, ["-Scan Threads = 0", "+Scan Threads = 16"]),
     ("strongroom_shards", 2, 0, ["-Shards = 0", "+Shards = 2"]),
     ("strongroom_upload_queue_size", 32, 0, ["-Upload Queue Size = 128", "+Upload Queue Size = 32"]),
-    ("strongroom_lru_size", 262144, 0, ["-Lru Size = 65536", "+Lru Size = 262144"]),
+    ("strongroom_lru_size", 262144, 0, ["-Lru Size = 32768", "+Lru Size = 262144"]),
     ("strongroom_acls", False, 1, ["-ACL Support = yes", "+ACL Support = no"]),
     ("strongroom_xattrs", False, 1, ["-XAttr Support = yes", "+XAttr Support = no"]),
     ("strongroom_maximum_workers", 3, 0, ["-Maximum Workers = 0", "+Maximum Workers = 3"]),
