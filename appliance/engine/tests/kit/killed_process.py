@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import signal
 import sys
 import traceback
 from typing import TYPE_CHECKING, Final
@@ -15,8 +17,18 @@ if TYPE_CHECKING:
 
 
 NOBODY: Final = 65_534
+_PR_SET_PDEATHSIG: Final = 1
 # What `in_child` gives for one that was killed.
 KILLED: Final = -9
+
+
+def end_with_parent() -> None:
+    """Have this process killed when the thread that forked it ends.
+
+    pytest waits for the ends of pipes that a child has from a worker, even if that is gone.
+    """
+    if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL):
+        raise OSError("prctl refused the signal for the death of the parent")
 
 
 def in_child(action: Callable[[], object], user: int | None = None) -> int:
@@ -30,12 +42,14 @@ def in_child(action: Callable[[], object], user: int | None = None) -> int:
     if child == 0:
         status = 99
         try:
-            # Whatever the parent has open is not ours to finish.
+            # Whatever the parent has open is not ours to finish, nor to hold when it is gone.
             gc.disable()
             if user is not None:
                 os.setgroups([])
                 os.setgid(user)
                 os.setuid(user)
+            # Another user forgets it.
+            end_with_parent()
             action()
             status = 0
         except StrongroomError as error:

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from strongroom.errors import StoreError, UsageError
 from strongroom.stores.capabilities import ConnectsAhead, passed_on
+from strongroom.stores.shared_counts import SharedCounts
 from strongroom.stores.store import KINDS, Kind, ObjectInfo, Store, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from multiprocessing.sharedctypes import Synchronized
 
     from typing_extensions import Buffer
 
@@ -85,7 +85,7 @@ class FaultStore:
     @property
     def mutation_count(self) -> int:
         """Mutating operations so far: the upper bound for a loop over crash limits."""
-        return self._script.mutations.value
+        return self._script.mutation_count
 
     def unexercised(self) -> list[Fault]:
         """The faults that did not happen."""
@@ -205,14 +205,16 @@ class _Script:
         self._faults = faults
         self._crash_limit = crash_limit
         self._process_id = os.getpid()
-        self._seen = [_shared_counter() for _ in faults]
-        self.mutations = _shared_counter()
+        # How often each fault's operation was seen, and after those how often anything was changed.
+        self._counts = SharedCounts(len(faults) + 1)
+
+    @property
+    def mutation_count(self) -> int:
+        return self._counts[len(self._faults)]
 
     def unexercised(self) -> list[Fault]:
         return [
-            fault
-            for fault, seen in zip(self._faults, self._seen, strict=True)
-            if seen.value < fault.nth
+            fault for place, fault in enumerate(self._faults) if self._counts[place] < fault.nth
         ]
 
     def do(
@@ -224,7 +226,7 @@ class _Script:
     ) -> _Result:
         """`perform(data)`, unless it is its turn to fail."""
         if operation not in _READING:
-            done = _count(self.mutations)
+            done = self._counts.add(len(self._faults))
             if self._crash_limit is not None and done > self._crash_limit:
                 raise self._crash()
         due = self._due(operation, kind)
@@ -244,11 +246,11 @@ class _Script:
 
     def _due(self, operation: Operation, kind: Kind | None) -> Fault | None:
         due = None
-        for fault, seen in zip(self._faults, self._seen, strict=True):
+        for place, fault in enumerate(self._faults):
             if (
                 fault.operation == operation
                 and fault.kind in (None, kind)
-                and _count(seen) == fault.nth
+                and self._counts.add(place) == fault.nth
             ):
                 due = fault
         return due
@@ -296,15 +298,3 @@ def _failure(fault: Fault) -> StoreError:
         f"could not {fault.operation} {fault.kind or 'an object'}: "
         f"{os.strerror(fault.error_number)} (a declared fault); run the same command again"
     )
-
-
-def _shared_counter() -> Synchronized[int]:
-    import multiprocessing
-
-    return multiprocessing.get_context("fork").Value("q", 0)
-
-
-def _count(counter: Synchronized[int]) -> int:
-    with counter.get_lock():
-        counter.value += 1
-        return counter.value
