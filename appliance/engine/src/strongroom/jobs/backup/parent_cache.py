@@ -93,12 +93,14 @@ class CachedListing:
 class ListingKeeper:
     """Writes the listing of a snapshot in progress; `publish` or `abort` ends it.
 
-    Errors are passed to `warn`; then nothing is kept.
+    Errors are passed to `warn`; then nothing is kept. That its file cannot be created for want of
+    room (no inode is free) is such an error, too.
     """
 
     def __init__(self, folder: bytes, key: bytes, warn: Callable[[str], None]) -> None:
         """Raises OSError."""
         self._warn = warn
+        self._places: dict[bytes, tuple[int, int]] = {}
         self._is_open = True
         # Whether it failed because the file system is full.
         self.lacks_room = False
@@ -106,11 +108,18 @@ class ListingKeeper:
         self._key = key
         self._path = folder + b"/" + _TEMPORARY + clock.random_bytes(12).hex().encode()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN_FLAGS
-        self._file = open(os.open(self._path, flags, 0o600), "wb")  # noqa: SIM115 - see `abort`
+        try:
+            descriptor = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            self._is_open = False
+            self._tell_failure(error)
+            return
+        self._file = open(descriptor, "wb")  # noqa: SIM115 - see `abort`
         self._file.write(_MAGIC)
         self._compressor = Compressor(parse_compression("zstd1"))
         self._cipher = preferred_cipher()
-        self._places: dict[bytes, tuple[int, int]] = {}
 
     def add(self, block_id: bytes, page: bytes) -> None:
         """Write a page."""
@@ -172,8 +181,11 @@ class ListingKeeper:
             os.unlink(self._path)
 
     def _fail(self, error: OSError) -> None:
-        self.lacks_room = error.errno in _NO_ROOM
         self.abort()
+        self._tell_failure(error)
+
+    def _tell_failure(self, error: OSError) -> None:
+        self.lacks_room = error.errno in _NO_ROOM
         self._warn(
             f"the listing is not kept in {os.fsdecode(self._folder)}, so the next backup with "
             f"this key reads everything: {error.strerror}"
