@@ -20,7 +20,14 @@ from bench.results import RowResult, load_results, save_results
 from bench.targets import TARGETS, Target, judge
 
 from bench import report
-from strongroom.measure.testbed.command import CommandError, CommandUsage, adopted_orphans, measure
+from strongroom.measure.testbed import command as command_module
+from strongroom.measure.testbed.command import (
+    CommandError,
+    CommandTimeoutError,
+    CommandUsage,
+    adopted_orphans,
+    measure,
+)
 
 MB = 1_000_000
 
@@ -248,6 +255,27 @@ def test_a_failing_command_says_why(tmp_path: Path) -> None:
     command = ["sh", "-c", "echo no space left; exit 7"]
     with pytest.raises(CommandError, match=r"(?s)exited with 7.*no space left"):
         measure(command, os.environ, tmp_path, tmp_path / "log")
+
+
+def test_a_command_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch) -> None:
+    """Also one that does not end when it is asked to, with its children."""
+    monkeypatch.setattr(command_module, "STOP_SECONDS", 0.5)
+    stubborn = "trap '' TERM; sleep 1234 & echo $!; wait; wait; sleep 1234"
+    for script in ("exec sleep 1234", stubborn):
+        with pytest.raises(CommandTimeoutError, match=r"took over 0\.3 s"):
+            measure(["sh", "-c", script], os.environ, tmp_path, tmp_path / "log", 0.3)
+    child = int((tmp_path / "log").read_text())
+    state = "gone"
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            state = "gone"
+        if state in ("gone", "Z"):
+            break
+        time.sleep(0.05)
+    assert state in ("gone", "Z")
+    measure(["true"], os.environ, tmp_path, tmp_path / "log", 60)
 
 
 def test_steps_of_several_commands_add_times_and_keep_the_peak() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -206,6 +207,31 @@ def test_what_cannot_be_searched_is_one_clear_error(command, tree, place, words,
     assert said in outcome.stderr
     assert outcome.stderr.count("strongroom: error") == 1
     assert not (place / "host_vars").exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--link", "1,50"]], ids=["here", "over a link"])
+def test_a_backup_that_takes_longer_than_the_search_is_stopped(command, tree, place, words):
+    """0.06 s are less than the start of a program; else the least is a minute."""
+    script = (
+        "import sys; from strongroom.cli.main import main; "
+        "from strongroom.measure.tuning import journal; "
+        "journal._LEAST_SECONDS = 0.01; sys.exit(main(sys.argv[1:]))"
+    )
+    called = command.words(
+        "tune", "--dir", str(tree), "--inventory", str(place), "--state", str(place / "state"),
+        "--minutes", "0.001", *words,
+    )  # fmt: skip
+    outcome = subprocess.run(
+        [sys.executable, "-c", script, *called[called.index("tune") :]],
+        env=command.environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert outcome.returncode == 2
+    assert "--minutes 0.001 is not enough: one backup of what was chosen" in outcome.stderr
+    assert not (place / "host_vars").exists()
+    assert os.listdir(tree.parent) == ["tree"]
 
 
 def test_an_empty_folder_is_no_sample(command, tmp_path, place):

@@ -6,7 +6,7 @@ import pytest
 
 from kit.virtual_time import VirtualTime
 from strongroom import clock
-from strongroom.measure.tuning.journal import Journal
+from strongroom.measure.tuning.journal import Journal, first_run_seconds
 from strongroom.measure.tuning.search import DEFAULTS, KnobChanges, Measurement, OutOfTimeError
 
 OTHER = KnobChanges((("shards", 2),))
@@ -19,8 +19,10 @@ def time(monkeypatch):
 
 
 def journal_of(tmp_path, time, known, began):
-    def measure(condition):
-        time.pass_by(RUN.seconds)
+    def measure(condition, most_seconds):
+        time.pass_by(min(RUN.seconds, most_seconds))
+        if most_seconds < RUN.seconds:
+            raise OutOfTimeError
         return RUN
 
     return Journal(tmp_path / "state", measure, known, began)
@@ -45,6 +47,28 @@ def test_one_run_is_made_in_any_case(tmp_path, time):
     assert journal(DEFAULTS) == RUN
     with pytest.raises(OutOfTimeError):
         journal(OTHER)
+
+
+def test_a_run_that_hangs_ends_with_the_time(tmp_path, time):
+    """The first may take the whole time, or a minute where that is more."""
+    limits = []
+
+    def measure(condition, most_seconds):
+        limits.append(most_seconds)
+        if condition == OTHER:
+            raise OutOfTimeError
+        time.pass_by(100)
+        return RUN
+
+    journal = Journal(tmp_path / "state", measure, {}, clock.elapsed_seconds())
+    journal.allow(600)
+    journal(DEFAULTS)
+    time.pass_by(380)
+    with pytest.raises(OutOfTimeError):
+        journal(OTHER)
+    # 120 s are left, of which the next is expected to take 100.
+    assert limits == [600, 200]
+    assert first_run_seconds(1) == 60
 
 
 def test_what_is_remembered_takes_no_time(tmp_path, time):

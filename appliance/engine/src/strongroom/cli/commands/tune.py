@@ -79,9 +79,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Search, tell, and write. Raises UsageError."""
     from strongroom.cli.tune_report import evidence, search_json, show_search
     from strongroom.measure.tuning.inventory import inventory_text, require_host, write_inventory
-    from strongroom.measure.tuning.journal import Journal
+    from strongroom.measure.tuning.journal import Journal, first_run_seconds
     from strongroom.measure.tuning.runs import MeasuredRuns
-    from strongroom.measure.tuning.search import Search
+    from strongroom.measure.tuning.search import OutOfTimeError, Search
 
     began = clock.elapsed_seconds()
     host = require_host(arguments.host or socket.gethostname())
@@ -94,11 +94,16 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             folder, subject.paths, subject.backup, cold=subject.is_cold, link=subject.link
         )
         _tell(terminal, "warming up")
-        runs.warm_up()
+        try:
+            runs.warm_up(first_run_seconds(seconds))
+        except OutOfTimeError as error:
+            raise _too_slow(arguments) from error
         journal = Journal(_state_path(arguments), runs.measure, known, began)
         search = Search(_told(journal, terminal, seconds, began), machine_axes, subject.larger)
         journal.allow(seconds * _SEARCH_SHARE)
         search.run()
+        if not search.runs:
+            raise _too_slow(arguments)
         journal.allow(seconds * _CONFIRM_SHARE)
         search.confirm()
         journal.allow(seconds)
@@ -116,6 +121,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line(f"written: {printable(str(path))}")
     terminal.emit(search_json(subject, search, costs, path))
     return EXIT_DONE
+
+
+def _too_slow(arguments: argparse.Namespace) -> UsageError:
+    return UsageError(
+        f"--minutes {arguments.minutes:g} is not enough: one backup of what was chosen of --dir "
+        f"{printable(arguments.dir)} takes longer; give more, or name another folder"
+    )
 
 
 def _subject(

@@ -10,8 +10,11 @@ gets slow, so that it takes at most a tenth of one core.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
+import select
+import signal
 import subprocess
 import threading
 from contextlib import contextmanager
@@ -29,11 +32,17 @@ SAMPLE_SECONDS = 0.02
 SAMPLER_SHARE = 0.1
 PR_SET_CHILD_SUBREAPER = 36
 KIB = 1024
+# So long a stopped command may take to end by itself.
+STOP_SECONDS = 10.0
 MESSAGE_TAIL_BYTES = 4_000
 
 
 class CommandError(Exception):
     """A measured command failed; the message holds the end of its output."""
+
+
+class CommandTimeoutError(CommandError):
+    """A measured command took too long and was stopped."""
 
 
 @dataclass(frozen=True)
@@ -164,13 +173,41 @@ def _reap_orphans(strangers: AbstractSet[int]) -> float:
     return cpu_seconds
 
 
+def _ends_within(pid: int, seconds: float) -> bool:
+    descriptor = os.pidfd_open(pid)
+    try:
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End it: in order if it can, else with all that it started."""
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        pending = [process.pid]
+        while pending:
+            pid = pending.pop()
+            pending += _children(pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
 def measure(
-    command: Sequence[str], environment: Mapping[str, str], working_folder: Path, log: Path
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    working_folder: Path,
+    log: Path,
+    most_seconds: float | None = None,
 ) -> CommandUsage:
     """Run `command` to its end; its output goes to `log`.
 
     Dirty pages of earlier commands are written back first, so that they do not slow this one.
-    Raises CommandError when it does not exit with 0.
+    Raises CommandError when it does not exit with 0, CommandTimeoutError when it is not done after
+    `most_seconds`; it is stopped then, and what it started.
     """
     os.sync()
     with log.open("wb") as output, MemorySampler() as sampler:
@@ -184,10 +221,11 @@ def measure(
             stderr=subprocess.STDOUT,
         )
         try:
+            if most_seconds is not None and not _ends_within(process.pid, most_seconds):
+                raise CommandTimeoutError(f"{' '.join(command)} took over {most_seconds:.1f} s")
             _, status, usage = os.wait4(process.pid, 0)
         except BaseException:
-            process.terminate()
-            process.wait()
+            _stop(process)
             raise
         process.returncode = os.waitstatus_to_exitcode(status)
         wall_seconds = clock.elapsed_seconds() - begin

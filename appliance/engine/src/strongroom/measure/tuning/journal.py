@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 JOURNAL_VERSION: Final = 1
+_LEAST_SECONDS: Final = 60.0
 
 
 class Subject(msgspec.Struct, frozen=True):
@@ -54,13 +55,14 @@ class _Line(msgspec.Struct, frozen=True):
 class Journal:
     """`measure` with a memory and a bound in time; what is answered from memory takes none.
 
+    `measure` gets the most seconds that it may take, and raises OutOfTimeError beyond them.
     `began`: when the time began to count, of `clock.elapsed_seconds`.
     """
 
     def __init__(
         self,
         path: Path,
-        measure: Callable[[KnobChanges], Measurement],
+        measure: Callable[[KnobChanges, float], Measurement],
         known: dict[KnobChanges, list[Measurement]],
         began: float,
     ) -> None:
@@ -76,20 +78,27 @@ class Journal:
         self._allowed_seconds = seconds
 
     def __call__(self, condition: KnobChanges) -> Measurement:
-        """A run of a condition. Raises OutOfTimeError when another would take too long."""
+        """A run of a condition. Raises OutOfTimeError when another takes too long."""
         remembered = self._known.get(condition)
         if remembered:
             return remembered.pop(0)
         begin = clock.elapsed_seconds()
         expected = statistics.median(self._taken) if self._taken else 0.0
-        # The first is measured in any case: without it there is nothing to tell.
-        if self._taken and begin - self._began + expected > self._allowed_seconds:
+        left = self._allowed_seconds - (begin - self._began)
+        if self._taken and expected > left:
             raise OutOfTimeError
-        run = self._measure(condition)
+        # The first is measured in any case: without it there is nothing to tell.
+        most = max(left, 2 * expected) if self._taken else first_run_seconds(self._allowed_seconds)
+        run = self._measure(condition, most)
         self._taken.append(clock.elapsed_seconds() - begin)
         with self._path.open("ab") as file:
             file.write(msgspec.json.encode(_Line(condition, run)) + b"\n")
         return run
+
+
+def first_run_seconds(search_seconds: float) -> float:
+    """The most that a run may take when nothing was measured before."""
+    return max(search_seconds, _LEAST_SECONDS)
 
 
 def begin_journal(path: Path, subject: Subject) -> None:

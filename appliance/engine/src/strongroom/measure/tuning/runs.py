@@ -10,15 +10,16 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from strongroom import clock
 from strongroom.errors import UsageError
 from strongroom.knobs.table import BACKUP_KNOBS
-from strongroom.measure.testbed.command import CommandError, measure
+from strongroom.measure.testbed.command import CommandError, CommandTimeoutError, measure
 from strongroom.measure.testbed.daemons import DaemonError, plain_environment
 from strongroom.measure.testbed.link import slow_link
 from strongroom.measure.testbed.local import local_backup, make_local
 from strongroom.measure.testbed.vault import Vault
 from strongroom.measure.tree import drop_caches
-from strongroom.measure.tuning.search import DEFAULTS, Measurement
+from strongroom.measure.tuning.search import DEFAULTS, Measurement, OutOfTimeError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,23 +51,30 @@ class MeasuredRuns:
         self._backup = backup
         self._cold = cold
         self._link = link
+        self._ends = 0.0
         self._environment = plain_environment(folder / "home")
         self._list = folder / "paths"
         self._list.write_bytes(b"\0".join(paths) + b"\0")
 
-    def warm_up(self) -> None:
-        """Fill the caches, so that the first run is as warm as the others. Raises UsageError."""
-        if not self._cold:
-            self.measure(DEFAULTS)
+    def warm_up(self, most_seconds: float) -> None:
+        """Fill the caches, so that the first run is as warm as the others.
 
-    def measure(self, condition: KnobChanges) -> Measurement:
-        """One run. Raises UsageError when a backup fails."""
+        Raises UsageError when a backup fails, OutOfTimeError after `most_seconds`.
+        """
+        if not self._cold:
+            self.measure(DEFAULTS, most_seconds)
+
+    def measure(self, condition: KnobChanges, most_seconds: float) -> Measurement:
+        """One run. Raises UsageError when a backup fails, OutOfTimeError after `most_seconds`."""
         place = self._folder / "run"
+        self._ends = clock.elapsed_seconds() + most_seconds
         try:
             if self._link is None:
                 make_local(place)
                 return self._run(local_backup(place, *self._words(condition)), place)
             return self._over_link(condition, place)
+        except CommandTimeoutError as error:
+            raise OutOfTimeError from error
         except (CommandError, DaemonError, OSError) as error:
             raise UsageError(f"nothing can be measured: {error}") from error
         finally:
@@ -85,7 +93,8 @@ class MeasuredRuns:
             if self._cold:
                 drop_caches()
             log = place / "log"
-            taken = measure(command, self._environment, self._folder, log)
+            left = max(0.0, self._ends - clock.elapsed_seconds())
+            taken = measure(command, self._environment, self._folder, log, left)
             summary = _summary(log)
             if self._backup in (backup, "both"):
                 seconds += float(summary["elapsed_seconds"])
