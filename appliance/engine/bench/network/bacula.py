@@ -28,7 +28,7 @@ from strongroom.measure.testbed.daemons import Daemon, free_ports, plain_environ
 
 PACKAGES = (
     "bacula-common", "bacula-common-sqlite3", "bacula-console", "bacula-director",
-    "bacula-director-sqlite3", "bacula-fd", "bacula-sd", "libwrap0",
+    "bacula-director-sqlite3", "bacula-fd", "bacula-sd", "liblzo2-2", "libwrap0",
 )  # fmt: skip
 _LIBRARIES = ("usr/lib/bacula", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu")
 _CATALOG = "usr/share/dbconfig-common/data/bacula-director-sqlite3/install/sqlite3"
@@ -129,12 +129,32 @@ def fetch(work_folder: Path) -> Path:
         )
         for package in folder.glob("*.deb"):
             subprocess.run(["dpkg", "-x", package, folder], check=True)
+        _require_libraries(folder)
     except (OSError, subprocess.CalledProcessError) as error:
         raise ContenderError("Bacula could not be fetched; it takes Debian and its archive") from (
             error
         )
     (folder / "whole").touch()
     return folder
+
+
+def _require_libraries(folder: Path) -> None:
+    """Raises ContenderError when a daemon could not start; better now than in the middle."""
+    for name in ("dir", "sd", "fd"):
+        shown = subprocess.run(
+            ["ldd", folder / f"usr/sbin/bacula-{name}"],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=plain_environment(folder, LD_LIBRARY_PATH=_library_path(folder)),
+        ).stdout
+        missing = [line.split()[0] for line in shown.splitlines() if line.endswith("not found")]
+        if missing:
+            raise ContenderError(f"bacula-{name} needs {', '.join(missing)}: install what has it")
+
+
+def _library_path(programs: Path) -> str:
+    return ":".join(str(programs / library) for library in _LIBRARIES)
 
 
 def version(programs: Path) -> str:
@@ -153,8 +173,7 @@ class Bacula:
         self._folder = folder
         self._stack = ExitStack()
         self._ports = dict(zip(("dir", "sd", "fd"), free_ports(3), strict=True))
-        libraries = ":".join(str(programs / library) for library in _LIBRARIES)
-        self._environment = plain_environment(folder, LD_LIBRARY_PATH=libraries)
+        self._environment = plain_environment(folder, LD_LIBRARY_PATH=_library_path(programs))
         if job.tls:
             self._make_certificate()
         fields = {f"{name}_port": port for name, port in self._ports.items()} | {
