@@ -28,7 +28,6 @@ _UNSUPPORTED: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _GONE: Final = errno.ENODATA
 
 _LONG: Final = struct.Struct("l")
-_NO_FLAGS: Final = bytes(_LONG.size)
 _INT: Final = struct.Struct("I")
 _GET_FLAGS: Final = 0x80006601 | _LONG.size << 16
 _FLAG_ERRORS: Final = (errno.ENOTTY, errno.EINVAL, *_UNSUPPORTED)
@@ -129,8 +128,10 @@ def read_flags(fd: int) -> int:
 
     Raises OSError for an input/output error.
     """
+    # A buffer that may be written: for another, ioctl first formats an error that nobody sees.
+    answer = bytearray(_LONG.size)
     try:
-        answer = fcntl.ioctl(fd, _GET_FLAGS, _NO_FLAGS)
+        fcntl.ioctl(fd, _GET_FLAGS, answer)
     except OSError as error:
         if error.errno in _FLAG_ERRORS:
             return 0

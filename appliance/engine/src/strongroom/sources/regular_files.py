@@ -13,6 +13,8 @@ import stat
 from typing import Final
 
 _BASE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_WILL_NEED: Final = os.POSIX_FADV_WILLNEED
+_SEQUENTIAL: Final = os.POSIX_FADV_SEQUENTIAL
 _BLOCK_BYTES: Final = 512  # unit of st_blocks, see stat(2)
 
 
@@ -45,10 +47,12 @@ class FileOpener:
 
         A file that is not cached is then read without waiting. Raises OSError.
         """
-        fd = self.open(name)
-        advice = os.POSIX_FADV_WILLNEED if whole else os.POSIX_FADV_SEQUENTIAL
         try:
-            os.posix_fadvise(fd, 0, 0, advice)
+            fd = os.open(name, self._flags)
+        except PermissionError:
+            fd = self.open(name)
+        try:
+            os.posix_fadvise(fd, 0, 0, _WILL_NEED if whole else _SEQUENTIAL)
         except OSError:
             return fd  # a FIFO in a file's place cannot be advised on
         return fd

@@ -10,8 +10,10 @@ from strongroom.jobs.backup.tree_count import TreeCount
 from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS
 
 FILES = 120_000
-# Columns of each entry take 80 bytes and its name about 50; of all of them that is 16 MB.
-MOST_BYTES = 14_000_000
+# Columns of each entry take 80 bytes and its name about 50; of all of them that is 16 MB, and of
+# a lot 2 MB. Where names are told they are sorted first, in a column of 18 bytes each.
+MOST_BYTES = 4_500_000
+MOST_BYTES_TOLD = 10_000_000
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +39,18 @@ def test_a_wide_directory_is_counted_whole(wide):
     assert FILES > WIDE_DIRECTORY_ROWS
 
 
-def test_it_takes_less_memory_than_its_entries_do(wide):
+@pytest.mark.parametrize(
+    ("found", "most_bytes"),
+    [(None, MOST_BYTES), (lambda *_: None, MOST_BYTES_TOLD)],
+    ids=["counted", "told"],
+)
+def test_it_takes_less_memory_than_its_entries_do(wide, found, most_bytes):
     assert np  # imported before its memory would count
     tracemalloc.start()
     try:
-        TreeCount((os.fsencode(wide)[1:],), None).run()
+        counted = TreeCount((os.fsencode(wide)[1:],), None, found=found).run()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < MOST_BYTES
+    assert counted.files == FILES + 1
+    assert peak < most_bytes

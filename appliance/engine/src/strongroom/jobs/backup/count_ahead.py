@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from strongroom.filesets.rules import FileSetSelection
 
 _PR_SET_PDEATHSIG: Final = 1
-_START_SECONDS: Final = 1.0
+_START_SECONDS: Final = 3.0
 # It gets a tenth of a busy processor: a walk needs a small part of the time that reading needs.
-_NICENESS: Final = 10
+_NICENESS: Final = 19
 _FILES, _BYTES, _IS_DONE = range(3)
 
 

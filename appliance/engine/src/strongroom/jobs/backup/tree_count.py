@@ -18,6 +18,7 @@ from strongroom.rows.views import join_path, split_path
 from strongroom.scan.directory import (
     open_beneath,
     read_names,
+    read_some_names,
     read_wide_names,
     stat_rows,
     without_failures,
@@ -95,7 +96,7 @@ class TreeCount:
             return []
         entered: list[bytes] = []
         try:
-            for names in [only] if only is not None else _names_of(descriptor):
+            for names in [only] if only is not None else self._names_of(descriptor):
                 os.fchdir(descriptor)
                 entered += self._lot(path, names, selects=only is None)
         except OSError as error:
@@ -103,6 +104,13 @@ class TreeCount:
         finally:
             os.close(descriptor)
         return entered[::-1]
+
+    def _names_of(self, directory_fd: int) -> Iterator[list[bytes]]:
+        """The names in the directory in lots, in order where they are told. Raises OSError."""
+        if self._found is None:
+            return read_some_names(directory_fd, WIDE_DIRECTORY_ROWS)
+        names = read_names(directory_fd, WIDE_DIRECTORY_ROWS)
+        return read_wide_names() if names is None else iter([names])
 
     def _lot(self, path: bytes, names: list[bytes], *, selects: bool) -> list[bytes]:
         """Count names in a directory, the working directory; returns which to enter."""
@@ -153,14 +161,3 @@ class TreeCount:
     def _problem(self, path: bytes, error: OSError) -> None:
         self._counts.problems.append(Problem(path, error.errno or 0, error.strerror or str(error)))
         self._progress.add(errors=1)
-
-
-def _names_of(directory_fd: int) -> Iterator[list[bytes]]:
-    """The names in the directory, sorted, in lots. Raises OSError."""
-    names = read_names(directory_fd, WIDE_DIRECTORY_ROWS)
-    if names is not None:
-        yield names
-        return
-    for some in read_wide_names():
-        for start in range(0, len(some), WIDE_DIRECTORY_ROWS):
-            yield some[start : start + WIDE_DIRECTORY_ROWS]

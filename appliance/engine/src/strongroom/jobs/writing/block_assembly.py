@@ -110,14 +110,11 @@ class BlockAssembler:
         offered: to share with other clients; such chunks have blocks of their own.
         """
         batch = self._batches.get((compression, offered))
-        if batch is not None and (
-            batch.raw_bytes + len(data) > BATCH_BYTES or len(batch.ids) >= BATCH_CHUNKS
-        ):
-            self._claim([batch])
-            batch = None
         if batch is None:
-            batch = _Group(compression, offered=offered)
-            self._batches[compression, offered] = batch
+            batch = self._begin_batch(compression, offered=offered)
+        elif batch.raw_bytes + len(data) > BATCH_BYTES or len(batch.ids) >= BATCH_CHUNKS:
+            self._claim([batch])
+            batch = self._begin_batch(compression, offered=offered)
         self._put(batch, sink, row, part, data)
         if offered and batch.raw_bytes >= SHARED_BATCH_BYTES and _ends_block(batch.ids[-1]):
             del self._batches[compression, offered]
@@ -158,14 +155,21 @@ class BlockAssembler:
         while self._claimed:
             self._settle()
 
+    def _begin_batch(self, compression: int, *, offered: bool) -> _Group:
+        batch = self._batches[compression, offered] = _Group(compression, offered=offered)
+        return batch
+
     def _put(self, group: _Group, sink: ContentSink, row: int, part: int, data: Buffer) -> None:
         chunk_id = blake3(data, key=self._chunk_keys[group.offered]).digest(CHUNK_ID_BYTES)
-        position = group.seen.setdefault(chunk_id, len(group.ids))
-        if position == len(group.ids):
-            group.ids.append(chunk_id)
+        ids = group.ids
+        count = len(ids)
+        position = group.seen.setdefault(chunk_id, count)
+        if position == count:
+            ids.append(chunk_id)
             group.data.append(data)
-            group.lengths.append(len(data))
-            group.raw_bytes += len(data)
+            size = len(data)
+            group.lengths.append(size)
+            group.raw_bytes += size
         group.owners.append((sink, row, part, position))
 
     def _claim(self, groups: list[_Group]) -> None:

@@ -21,7 +21,9 @@ import msgspec
 from strongroom.content.chunker import GREATEST_SIZE, Chunker
 from strongroom.content.digests import new_signature
 from strongroom.jobs.backup.shards.byte_sources import (
+    LOT_BYTES,
     ByteSource,
+    LotBuffer,
     SegmentReader,
     StreamReader,
     clipped,
@@ -87,13 +89,13 @@ class ContentReader:
         self._assembler = assembler
         self._signs = [treatment.signs for treatment in treatments]
         self._compressions = [compressions.index(one.compression) for one in treatments]
-        self._flags_wanted = tuning.flags
+        self._flags = read_flags if tuning.flags else _no_flags
         self._signature_name = tuning.signature
         self._signs_any = tuning.signature != "none"
         self._keys = keys
         self._tally = tally
         self._opener = FileOpener()
-        self._buffers: list[bytearray] = []
+        self._buffers: list[LotBuffer] = []
         self._turn = 0
 
     def rows_to_read(self, work: DirectoryWork, share_bytes: int | None) -> list[int]:
@@ -102,12 +104,13 @@ class ContentReader:
         With `share_bytes`, rows beyond so many bytes are deferred instead.
         """
         flat = work.flat
+        modes, sizes = flat[MODE::COLUMN_COUNT], flat[SIZE::COLUMN_COUNT]
         left = share_bytes
         rows: list[int] = []
         for row in work.changed_rows:
-            if flat[row * COLUMN_COUNT + MODE] & 0o170000 != 0o100000:
+            if modes[row] & 0o170000 != 0o100000:
                 continue
-            size = flat[row * COLUMN_COUNT + SIZE]
+            size = sizes[row]
             if left is not None:
                 left -= size
                 if left < 0 and size:
@@ -131,33 +134,43 @@ class ContentReader:
         row's size becomes what was read. Files that cannot be read become problems of the work.
         Raises StoreError.
         """
+        names, flat = work.names, work.flat
+        open_ahead = self._opener.open_ahead
         opened: deque[tuple[int, int]] = deque()
-        upcoming = iter(rows)
         try:
-            while True:
-                while (
-                    len(opened) < OPENED_AHEAD
-                    and (upcoming_row := next(upcoming, None)) is not None
-                ):
-                    whole = work.column(upcoming_row, SIZE) <= WHOLE_FILE_BYTES
-                    try:
-                        fd = self._opener.open_ahead(work.names[upcoming_row], whole)
-                    except OSError as error:
-                        work.unreadable(upcoming_row, error)
-                    else:
-                        opened.append((upcoming_row, fd))
-                if not opened:
-                    return
-                row, fd = opened.popleft()
+            for row in rows:
+                whole = flat[row * COLUMN_COUNT + SIZE] <= WHOLE_FILE_BYTES
                 try:
-                    self._read_open(work, row, fd, byte_range)
+                    opened.append((row, open_ahead(names[row], whole)))
                 except OSError as error:
                     work.unreadable(row, error)
-                finally:
-                    os.close(fd)
+                if len(opened) == OPENED_AHEAD:
+                    self._read_first(work, opened, byte_range)
+            while opened:
+                self._read_first(work, opened, byte_range)
         finally:
             for _, fd in opened:
                 os.close(fd)
+
+    def _read_first(
+        self,
+        work: DirectoryWork,
+        opened: deque[tuple[int, int]],
+        byte_range: tuple[int, int] | None,
+    ) -> None:
+        """Read the first of some open files, and close it. Raises StoreError."""
+        row, fd = opened.popleft()
+        try:
+            if byte_range is None and work.flat[row * COLUMN_COUNT + SIZE] <= WHOLE_FILE_BYTES:
+                fetched = self._fetch_open(work, row, fd) or self._fetch_again(work, row, fd)
+                if fetched is not None:
+                    self.take(work, row, fetched)
+                    return
+            self._read_large(work, row, fd, byte_range)
+        except OSError as error:
+            work.unreadable(row, error)
+        finally:
+            os.close(fd)
 
     def fetch(self, work: DirectoryWork, rows: list[int]) -> list[tuple[int, Fetched | None]]:
         """Read small files of the working directory; None for each that changed meanwhile.
@@ -186,8 +199,9 @@ class ContentReader:
             work.flags[row] = fetched.flags
         if fetched.extents is not None:
             work.extents[row] = fetched.extents
-        work.changed_bytes += len(data)
-        self._tally[BYTES] += len(data)
+        size = len(data)
+        work.changed_bytes += size
+        self._tally[BYTES] += size
         self._count_file(work)
         if self._signs_any:
             signature = self._new_signature(work, row)
@@ -196,14 +210,9 @@ class ContentReader:
                 work.sign(row, signature.digest())
         if data:
             work.expect_one(row)
-            self._assembler.add_small(
-                work,
-                row,
-                0,
-                data,
-                self._compression(work, row),
-                offered=work.offers and fetched.is_stable and is_public(work.column(row, MODE)),
-            )
+            compression = 0 if work.treatments is None else self._compression(work, row)
+            offered = work.offers and fetched.is_stable and is_public(work.column(row, MODE))
+            self._assembler.add_small(work, row, 0, data, compression, offered=offered)
 
     def _count_file(self, work: DirectoryWork) -> None:
         work.tallied_files += 1
@@ -220,19 +229,9 @@ class ContentReader:
         chosen = work.treatments
         return 0 if chosen is None else self._compressions[chosen[row]]
 
-    def _read_open(
-        self, work: DirectoryWork, row: int, fd: int, byte_range: tuple[int, int] | None
-    ) -> None:
-        if byte_range is None and work.column(row, SIZE) <= WHOLE_FILE_BYTES:
-            fetched = self._fetch_open(work, row, fd) or self._fetch_again(work, row, fd)
-            if fetched is not None:
-                self.take(work, row, fetched)
-                return
-        self._read_large(work, row, fd, byte_range)
-
     def _fetch_open(self, work: DirectoryWork, row: int, fd: int) -> Fetched | None:
         """The content of a small file; None when it changed since it was listed. Raises OSError."""
-        size = work.column(row, SIZE)
+        size = work.flat[row * COLUMN_COUNT + SIZE]
         # One byte more than expected shows a file that grew.
         data = os.read(fd, size + 1)
         status = os.fstat(fd)
@@ -270,9 +269,6 @@ class ContentReader:
         if extents is not None:
             data = b"".join([data[start : start + length] for start, length in extents])
         return Fetched(data, flags, extents)
-
-    def _flags(self, fd: int) -> int:
-        return read_flags(fd) if self._flags_wanted else 0
 
     def _read_large(
         self, work: DirectoryWork, row: int, fd: int, byte_range: tuple[int, int] | None
@@ -350,17 +346,23 @@ class ContentReader:
     ) -> Iterator[list[memoryview]]:
         """Chunks of `source` in lots; each lot stays valid until the one after the next."""
         if not self._buffers:
-            self._buffers = [bytearray(GREATEST_SIZE) for _ in range(2)]
+            self._buffers = [LotBuffer(GREATEST_SIZE) for _ in range(2)]
         kept = memoryview(b"")
         while True:
-            view = memoryview(self._buffers[self._turn])
-            view[: len(kept)] = kept
-            filled = source.fill(view, len(kept))
-            if signature is not None:
-                signature.update(view[len(kept) : filled])
+            view = self._buffers[self._turn].view_again()
+            filled = len(kept)
+            view[:filled] = kept
+            lengths: list[int] = []
+            for room in (LOT_BYTES, GREATEST_SIZE):
+                before = filled
+                filled = source.fill(view[:room], filled)
+                if signature is not None:
+                    signature.update(view[before:filled])
+                lengths = chunker.cut(view[:filled], source.is_at_end)
+                if lengths or source.is_at_end:
+                    break
             if not filled:
                 return
-            lengths = chunker.cut(view[:filled], source.is_at_end)
             chunks = []
             start = 0
             for length in lengths:
@@ -372,6 +374,10 @@ class ContentReader:
             kept = view[start:filled]
             if source.is_at_end and not kept:
                 return
+
+
+def _no_flags(fd: int) -> int:
+    return 0
 
 
 def _is_as_seen(status: os.stat_result, flat: array[int], row: int) -> bool:
