@@ -1,7 +1,9 @@
 """The data sets every contender backs up, and the one percent that changes between two backups.
 
-Each set is made once in the work folder and kept; a marker file beside it says that it is whole
-and at which scale it was made, so that an interrupted generation starts again. All content comes
+Each set is made in the work folder and kept until a change; a marker file beside it says that it is
+whole and at which scale it was made, so that an interrupted generation starts again. One that was
+changed is made anew for the next run: names and inodes in no order make listings grow from run to
+run, by a factor of five after six changes of `empty`. All content comes
 from seeded generators or from Debian packages: two machines measure the same bytes, but for `usr`,
 which is a copy of the machine's own /usr.
 """
@@ -245,11 +247,13 @@ def _marker(data_folder: Path) -> Path:
 
 
 def prepare(dataset: Dataset, work_folder: Path, scale: float) -> Path:
-    """The folder of `dataset` at `scale` under `work_folder`, made when it is not there whole."""
+    """The folder of `dataset` at `scale` under `work_folder`, made unless it is there unchanged."""
     target = work_folder / "data" / f"{dataset.name}-{scale:g}"
     marker = _marker(target)
     if marker.exists():
-        return target
+        if not _generation(target):
+            return target
+        marker.unlink()
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(parents=True)
@@ -293,10 +297,15 @@ def _change_content(path: bytes, size_bytes: int, dataset: Dataset, salt: bytes)
         file.write(generator.randbytes((length + 1) // 2).hex().encode()[:length])
 
 
+def _generation(data_folder: Path) -> int:
+    """How often it was changed since it was made."""
+    return int(json.loads(_marker(data_folder).read_text()).get("generation", 0))
+
+
 def _next_generation(data_folder: Path) -> int:
     """A number never used before for this folder, so that every change is a change."""
     noted = json.loads(_marker(data_folder).read_text())
-    noted["generation"] = noted.get("generation", 0) + 1
+    noted["generation"] = _generation(data_folder) + 1
     _marker(data_folder).write_text(json.dumps(noted))
     return int(noted["generation"])
 

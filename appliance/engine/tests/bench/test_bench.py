@@ -284,14 +284,15 @@ def test_steps_of_several_commands_add_times_and_keep_the_peak() -> None:
 
 
 @pytest.mark.parametrize("name", ["media", "empty", "small", "startup"])
-def test_a_data_set_is_made_once_and_each_change_is_one(tmp_path: Path, name: str) -> None:
+def test_a_data_set_is_made_once_and_anew_after_it_was_changed(tmp_path: Path, name: str) -> None:
     dataset = DATASETS[name]
     folder = prepare(dataset, tmp_path, 0.002)
     totals = known_totals(folder)
     assert tree_totals(folder) == totals
-    before = _contents(folder)
+    made = before = _contents(folder)
+    inode = folder.stat().st_ino
     assert prepare(dataset, tmp_path, 0.002) == folder
-    assert _contents(folder) == before
+    assert folder.stat().st_ino == inode
     for _ in range(2):
         changed = change_one_percent(dataset, folder)
         after = _contents(folder)
@@ -300,6 +301,10 @@ def test_a_data_set_is_made_once_and_each_change_is_one(tmp_path: Path, name: st
         assert len(touched) == changed
         assert 1 <= changed <= max(10, len(after) // 40)
         before = after
+    assert before != made
+    assert prepare(dataset, tmp_path, 0.002) == folder
+    assert _contents(folder) == made
+    assert tree_totals(folder) == totals
 
 
 def test_a_data_set_left_half_made_is_made_again(tmp_path: Path) -> None:

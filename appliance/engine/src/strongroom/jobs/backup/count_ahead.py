@@ -1,7 +1,7 @@
 """Counts what there is to back up, in a process that runs ahead of a first backup.
 
-Nothing but the display of progress waits for it, so it is nice to the backup. It starts after a
-second, so that short backups never notice it. It sends nothing: two words in shared memory hold
+Nothing but the display of progress waits for it, so it is nice to the backup. It starts after three
+seconds, so that short backups never notice it. It sends nothing: two words in shared memory hold
 the sums, a third says that they are complete.
 """
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG: Final = 1
 _START_SECONDS: Final = 3.0
-# It gets a tenth of a busy processor: a walk needs a small part of the time that reading needs.
+# Where no processor is idle it gets a seventieth of one (sched(7)), enough for thousands of files a
+# second; shards that wait for a disk leave it more.
 _NICENESS: Final = 19
 _FILES, _BYTES, _IS_DONE = range(3)
 
