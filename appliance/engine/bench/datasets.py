@@ -3,7 +3,7 @@
 Each set is made in the work folder and kept until a change; a marker file beside it says that it is
 whole and at which scale it was made, so that an interrupted generation starts again. One that was
 changed is made anew for the next run: names and inodes in no order make listings grow from run to
-run, by a factor of five after six changes of `empty`. All content comes
+run, that of `empty` to six times its size after three changes. All content comes
 from seeded generators or from Debian packages: two machines measure the same bytes, but for `usr`,
 which is a copy of the machine's own /usr.
 """
