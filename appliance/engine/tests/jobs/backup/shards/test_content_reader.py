@@ -14,9 +14,9 @@ from kit.tiny_backup import new_repository
 from strongroom.content.chunker import GREATEST_SIZE, Chunker
 from strongroom.content.codecs import AUTO
 from strongroom.jobs.backup.options import Treatment, Tuning
-from strongroom.jobs.backup.shards.byte_sources import LOT_BYTES, LotBuffer
 from strongroom.jobs.backup.shards.content_reader import ContentReader
 from strongroom.jobs.backup.shards.directory_work import DirectoryWork
+from strongroom.jobs.backup.shards.lot_cutter import LOT_BYTES, LotBuffer
 from strongroom.jobs.writing.block_assembly import CLAIMS_IN_FLIGHT
 from strongroom.rows.rows import COLUMN_COUNT, MODE
 

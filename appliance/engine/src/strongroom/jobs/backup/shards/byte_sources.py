@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from strongroom.sources.source import Stream
-
-
-# Read at a time where chunks are cut, unless a chunk is longer: more of it is no faster, and no
-# longer in the processor's cache when it is cut, identified and compressed.
-LOT_BYTES: Final = 4 << 20
-
-
-class LotBuffer:
-    """Room for the greatest chunk; it takes memory for LOT_BYTES, unless there is such a chunk."""
-
-    def __init__(self, size_bytes: int) -> None:
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self._memory = mmap.mmap(-1, size_bytes, flags=flags)
-        self._view = memoryview(self._memory)
-
-    def view_again(self) -> memoryview:
-        """The whole buffer, for the next lot: nobody uses what it holds any more."""
-        self._memory.madvise(mmap.MADV_DONTNEED, LOT_BYTES)
-        return self._view
 
 
 class ByteSource(Protocol):

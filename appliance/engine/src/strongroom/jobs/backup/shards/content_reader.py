@@ -18,17 +18,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from strongroom.content.chunker import GREATEST_SIZE, Chunker
+from strongroom.content.chunker import Chunker
 from strongroom.content.digests import new_signature
 from strongroom.jobs.backup.shards.byte_sources import (
-    LOT_BYTES,
-    ByteSource,
-    LotBuffer,
     SegmentReader,
     StreamReader,
     clipped,
     first_bytes,
 )
+from strongroom.jobs.backup.shards.lot_cutter import LotCutter
 from strongroom.jobs.backup.shards.tally import BYTES, FILES
 from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES, BlockAssembler
 from strongroom.rows.rows import COLUMN_COUNT, CTIME_NS, INODE, MODE, MTIME_NS, SIZE
@@ -43,11 +41,10 @@ from strongroom.sources.regular_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from strongroom.content.codecs import Compression
     from strongroom.content.digests import Signature
     from strongroom.jobs.backup.options import Treatment, Tuning
+    from strongroom.jobs.backup.shards.byte_sources import ByteSource
     from strongroom.jobs.backup.shards.directory_work import DirectoryWork
     from strongroom.repo.keys.owners import OwnerKeys
     from strongroom.sources.source import Stream
@@ -71,7 +68,7 @@ class Fetched(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContentReader:
-    """Reads for one shard; its two large buffers are allocated for the first large file."""
+    """Reads for one shard."""
 
     def __init__(
         self,
@@ -95,8 +92,7 @@ class ContentReader:
         self._keys = keys
         self._tally = tally
         self._opener = FileOpener()
-        self._buffers: list[LotBuffer] = []
-        self._turn = 0
+        self._cutter = LotCutter()
 
     def rows_to_read(self, work: DirectoryWork, share_bytes: int | None) -> list[int]:
         """Changed regular files of `work` that have content to read.
@@ -331,7 +327,7 @@ class ContentReader:
         part = 0
         compression = self._compression(work, row)
         chunker = Chunker(self._keys.content(offered=offered).chunker_seed)
-        for chunks in self._cut(source, chunker, signature):
+        for chunks in self._cutter.lots(source, chunker, signature):
             lot_bytes = sum(len(chunk) for chunk in chunks)
             read_bytes += lot_bytes
             self._tally[BYTES] += lot_bytes
@@ -340,40 +336,6 @@ class ContentReader:
             part += len(chunks)
         work.changed_bytes += read_bytes
         return read_bytes
-
-    def _cut(
-        self, source: ByteSource, chunker: Chunker, signature: Signature | None
-    ) -> Iterator[list[memoryview]]:
-        """Chunks of `source` in lots; each lot stays valid until the one after the next."""
-        if not self._buffers:
-            self._buffers = [LotBuffer(GREATEST_SIZE) for _ in range(2)]
-        kept = memoryview(b"")
-        while True:
-            view = self._buffers[self._turn].view_again()
-            filled = len(kept)
-            view[:filled] = kept
-            lengths: list[int] = []
-            for room in (LOT_BYTES, GREATEST_SIZE):
-                before = filled
-                filled = source.fill(view[:room], filled)
-                if signature is not None:
-                    signature.update(view[before:filled])
-                lengths = chunker.cut(view[:filled], source.is_at_end)
-                if lengths or source.is_at_end:
-                    break
-            if not filled:
-                return
-            chunks = []
-            start = 0
-            for length in lengths:
-                chunks.append(view[start : start + length])
-                start += length
-            # The next lot uses the other buffer; this one is free again after that.
-            self._turn ^= 1
-            yield chunks
-            kept = view[start:filled]
-            if source.is_at_end and not kept:
-                return
 
 
 def _no_flags(fd: int) -> int:
