@@ -63,7 +63,7 @@ for scenario in "${scenarios[@]}"; do
     MOLECULE_EPHEMERAL_DIRECTORY=$LABORATORY/ansible/$scenario
     mkdir -p "$MOLECULE_EPHEMERAL_DIRECTORY"
     began=$SECONDS
-    if [[ "$scenario" =~ ^(engine|fleet|monitoring|site|upgrade)$ ]] && [ ! -d "$served" ]; then
+    if [[ "$scenario" =~ ^(engine|fleet|measure|monitoring|site|upgrade)$ ]] && [ ! -d "$served" ]; then
         echo "the scenario $scenario needs packages: run make packages first" >&2
         failed+=("$scenario")
         continue
