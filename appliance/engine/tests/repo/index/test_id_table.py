@@ -49,6 +49,20 @@ def test_of_equal_ids_added_at_once_the_first_is_found():
     assert table.find(b"\1" * 16 + bytes(16)).tolist() == [40, 0]
 
 
+def test_of_many_equal_ids_among_others_the_first_is_found():
+    """Sorted by instructions that do not keep equal ids in order, were it not for these."""
+    random = np.random.default_rng(4)
+    count = id_table.FIRST_LIMIT
+    which = random.integers(0, count // 2, count)
+    ids = [random.bytes(24) for _ in range(count // 2)]
+    table = IdTable(24)
+    table.add_many(b"".join([ids[place] for place in which.tolist()]), np.arange(count))
+    distinct, firsts = np.unique(which, return_index=True)
+    assert len(distinct) < count // 2
+    wanted = b"".join([ids[place] for place in distinct.tolist()])
+    assert table.find(wanted).tolist() == firsts.tolist()
+
+
 @pytest.mark.parametrize("size", [16, 24, 32])
 def test_more_ids_than_the_dictionary_takes_in_many_batches(size):
     random = np.random.default_rng(1)

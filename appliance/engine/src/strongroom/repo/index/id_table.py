@@ -23,7 +23,7 @@ import numpy as np
 
 from strongroom import clock
 from strongroom.repo.index.key_filter import KeyFilter
-from strongroom.repo.index.sorted_run import SortedRun
+from strongroom.repo.index.sorted_run import SortedRun, sort_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +40,7 @@ FIRST_LIMIT = 131_072
 # Ids of a batch that are sought one by one: fewer than these take less time so than all at once.
 _FEW = 12
 # A run is merged with the one before it unless that is this many times longer.
-_MERGE_FACTOR = 3
+_MERGE_FACTOR = 2
 _WORD_MASK = (1 << 64) - 1
 _HALF = np.uint64(32)
 
@@ -261,13 +261,19 @@ class IdTable:
 
     def _add_run(self, columns: list[NDArray[np.uint64]], values: NDArray[np.int64]) -> None:
         """Add a run of `columns`, the first of which are keys."""
-        while self._runs and len(self._runs[-1]) < _MERGE_FACTOR * len(values):
+        if self._merges_with(len(values)):
+            values = sort_entries(columns, values)
+        while self._merges_with(len(values)):
             older = self._runs.pop()
             values = np.concatenate((values, older.values))
             for number, column in enumerate(older.columns()):
                 columns[number] = np.concatenate((columns[number], column))
         self._runs.append(SortedRun(columns, values))
         self._keep_filter()
+
+    def _merges_with(self, count: int) -> bool:
+        """Whether a run of so many entries is merged with the last one."""
+        return bool(self._runs) and len(self._runs[-1]) < _MERGE_FACTOR * count
 
     def _keep_filter(self) -> None:
         """Make a filter if there is none, or it is full."""
