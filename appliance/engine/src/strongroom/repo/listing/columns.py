@@ -234,14 +234,13 @@ def take_texts(reader: SectionReader, count: int, group_starts: Integers) -> lis
     whole = shared + lengths
     if np.any(shared[1:] > whole[:-1]) or np.any(shared[group_starts]):
         raise DamageError("a name in a listing page takes over more than there is")
-    texts: list[bytes] = []
     text = b""
     start = 0
-    for prefix, end in zip(prefixes, np.cumsum(lengths).tolist(), strict=True):
-        text = text[:prefix] + rest[start:end]
-        texts.append(text)
-        start = end
-    return texts
+    # A comprehension, since there is one turn for each row of a snapshot.
+    return [
+        text := text[:prefix] + rest[start : (start := end)]
+        for prefix, end in zip(prefixes, np.cumsum(lengths).tolist(), strict=True)
+    ]
 
 
 def _shared_beginnings(padded: bytes, starts: Integers, lengths: Integers) -> Integers:

@@ -55,19 +55,19 @@ def add_stats(writer: SectionWriter, stats: bytes) -> None:
 
 def take_stats(reader: SectionReader, row_count: int) -> bytes:
     """The stat columns of `row_count` rows, as the scanner packs them. Raises DamageError."""
-    rows = np.empty((row_count, COLUMN_COUNT), "<i8")
-    for number in range(COLUMN_COUNT):
+    columns = np.empty((COLUMN_COUNT, row_count), "<i8")
+    for number, column in enumerate(columns):
         if number == MTIME_NS:
-            rows[:, number] = _take_times(reader, row_count)
+            column[:] = _take_times(reader, row_count)
         elif number == CTIME_NS:
             origin = reader.take()
             if origin not in (_OWN, _DISTANCE):
                 raise DamageError("listing page counts ctime from something unknown")
             times = _take_times(reader, row_count)
-            rows[:, number] = times + rows[:, MTIME_NS] if origin == _DISTANCE else times
+            column[:] = times + columns[MTIME_NS] if origin == _DISTANCE else times
         else:
-            rows[:, number] = reader.take_integers(row_count)
-    return rows.tobytes()
+            column[:] = reader.take_integers(row_count)
+    return columns.T.tobytes()
 
 
 def _add_times(writer: SectionWriter, times_ns: Integers) -> None:
