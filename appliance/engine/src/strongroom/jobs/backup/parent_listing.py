@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.errors import DamageError
+from strongroom.jobs.backup.parent_blocks import ParentBlocks
 from strongroom.rows.rows import (
     CHANGED,
     COLUMN_COUNT,
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from strongroom.repo.listing.reader import Listing
     from strongroom.repo.snapshots import PageReference
 
-_BLOCK_ID: Final = np.dtype((np.void, BLOCK_ID_SIZE))
-# Blocks of which it is remembered that they are in the repository; about 100 bytes each.
-_KNOWN_LIMIT: Final = 65_536
 # Up to so many rows numpy takes longer than a loop does: six times as long for five.
 _FEW_ROWS: Final = 256
 # The kernel stamps files with a clock that ticks every 1 to 10 ms; twice the coarsest tick.
@@ -72,9 +69,7 @@ class ParentListing:
         self._warned: set[str] = set()
         self._listing = listing
         self._cached = cached
-        self._blocks = blocks
-        # Whether blocks are offered; None: they may not be referred to. Neighbours share blocks.
-        self._known: dict[bytes, bool | None] = {}
+        self._blocks = ParentBlocks(listing, blocks)
         self._widest_rows = widest_rows
         self._signature = signature
         self.recent_limit_ns = start_ns - CLOCK_TICK_NS
@@ -117,6 +112,13 @@ class ParentListing:
         """The parent's page whose rows these are, as they came from here; None: not known."""
         return self._listing.reference_of(page)
 
+    def page_of(self, rows: Rows) -> list[Rows]:
+        """The rows of the parent's page that `rows`, the very object, are of; [] if not known.
+
+        Other rows may give those of any page.
+        """
+        return self._listing.beside(rows)
+
     def keep_again(self, keeper: ListingKeeper | None, block_id: bytes) -> bool:
         """Whether a page of the parent is kept for the next backup, too, if pages are."""
         if keeper is None:
@@ -151,36 +153,14 @@ class ParentListing:
             if not rows.part_blocks:
                 sound.append(rows)
                 continue
-            blocks = np.frombuffer(rows.part_blocks, _BLOCK_ID).tolist()
-            distinct = set(blocks)
-            known = self._known
-            if not all(map(known.__contains__, distinct)):
-                self._learn(rows)
-            states = [known[block] for block in distinct]
-            if None in states:
+            offered = self._blocks.offered(rows)
+            if offered is None:
                 return []
-            if offers and all(states) and rows.row_count <= _FEW_ROWS and _are_public(rows):
-                sound.append(rows)
-            elif offers or any(states):
-                offered = np.fromiter([known[block] for block in blocks], np.bool_, len(blocks))
+            if offers or offered is not False:
                 sound.append(_to_be_read(rows, offered, offers))
             else:
                 sound.append(rows)
         return sound
-
-    def _learn(self, rows: Rows) -> None:
-        """Look up the blocks of all rows beside these: one search for a page, not for each row."""
-        if len(self._known) > _KNOWN_LIMIT:
-            self._known.clear()
-        joined = b"".join([one.part_blocks for one in (rows, *self._listing.beside(rows))])
-        new = list(set(np.frombuffer(joined, _BLOCK_ID).tolist()) - self._known.keys())
-        found = self._blocks.usable_rows(b"".join(new))
-        self._known.update(dict.fromkeys(new))
-        usable = np.flatnonzero(found >= 0)
-        if len(usable):
-            offered = self._blocks.index.are_offered(found[usable]).tolist()
-            blocks = map(new.__getitem__, usable.tolist())
-            self._known.update(zip(blocks, offered, strict=True))
 
 
 def _are_public(rows: Rows) -> bool:
@@ -191,8 +171,10 @@ def _are_public(rows: Rows) -> bool:
     )
 
 
-def _to_be_read(rows: Rows, offered: NDArray[np.bool_], offers: bool) -> Rows:
+def _to_be_read(rows: Rows, offered: NDArray[np.bool_] | bool, offers: bool) -> Rows:
     """`rows` with those marked as changed whose references are not `offered` as they are to be."""
+    if offers and offered is True and rows.row_count <= _FEW_ROWS and _are_public(rows):
+        return rows
     modes = np.frombuffer(rows.stats, "<i8")[MODE::COLUMN_COUNT]
     counts = np.frombuffer(rows.part_counts, np.uint32)
     wanted = np.repeat(modes & stat.S_IROTH != 0, counts) & offers

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from strongroom.errors import DamageError
+from strongroom.rows.block_runs import block_runs
 from strongroom.rows.rows import BLOCK_ID_BYTES, CHANGED, UNREADABLE, Rows
 from strongroom.scan.attributes import decode_xattrs
 
@@ -97,18 +98,13 @@ def take_details(
 
 def _add_blocks(writer: SectionWriter, ids: bytes) -> None:
     """The table of block ids, and the position in it for each reference."""
-    words = np.frombuffer(ids, "<u8").reshape(-1, BLOCK_ID_BYTES // 8)
-    count = len(words)
-    is_new = np.ones(count, bool)
-    if count:
-        np.any(words[1:] != words[:-1], axis=1, out=is_new[1:])
-    run_starts = np.flatnonzero(is_new)
+    run_starts = block_runs(ids)
     table: dict[bytes, int] = {}
     places = [
         table.setdefault(ids[start : start + BLOCK_ID_BYTES], len(table))
         for start in (run_starts * BLOCK_ID_BYTES).tolist()
     ]
-    run_lengths = np.diff(np.append(run_starts, count))
+    run_lengths = np.diff(np.append(run_starts, len(ids) // BLOCK_ID_BYTES))
     writer.add(b"".join(table))
     writer.add_integers(np.repeat(np.asarray(places, np.int64), run_lengths))
 

@@ -96,10 +96,14 @@ class Listing:
             return None
         return self._pages[number] if all(map(is_, page.groups, groups)) else None
 
+    def number_of(self, rows: Rows) -> int:
+        """The page that `rows`, which are of this listing, are on."""
+        return bisect_right(self._keys, _first_key(rows)) - 1
+
     def beside(self, rows: Rows) -> list[Rows]:
         """Rows of the page that `rows` are of, if it is in the cache."""
         with self._lock:
-            page = self._decoded.get(bisect_right(self._keys, _first_key(rows)) - 1)
+            page = self._decoded.get(self.number_of(rows))
         return [] if page is None else page.groups
 
     def rows(self, path: bytes = b"") -> Iterator[Rows]:
