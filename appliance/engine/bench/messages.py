@@ -82,8 +82,8 @@ def _cases() -> list[Case]:
         ),
         (
             f"settled, {_ROWS} rows",
-            lambda: Settled(7, _ENCODED_ROWS, 30, 123456, 30, 0, 123456, 30, [], []),
-            lambda: ["done", 7, _ENCODED_ROWS, [30, 123456, 30, 0, 123456, 30], [], []],
+            lambda: Settled(7, _ENCODED_ROWS, 30, 123456, 30, 0, 123456, 30, [], [], []),
+            lambda: ["done", 7, _ENCODED_ROWS, [30, 123456, 30, 0, 123456, 30], [], [], []],
             decode_from_shard,
         ),
         (

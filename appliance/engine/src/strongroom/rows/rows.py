@@ -57,6 +57,7 @@ class Rows:
     extents: (offset, length) of the data of sparse files; their content is the extents joined.
     part_counts: content references a row, array('I'); part_blocks: 24 bytes a reference;
     part_slots: array('H'). signatures: one of equal size a row, zeros for rows without.
+    page_ends: what `page_builder.page_ends` gives for the names, where somebody has asked it.
     """
 
     directory: bytes
@@ -73,6 +74,7 @@ class Rows:
     part_slots: array[int] = field(default_factory=lambda: array("H"))
     signatures: bytes = b""
     signature_name: str = "none"
+    page_ends: Sequence[int] | None = field(default=None, compare=False)
 
     def name_list(self) -> list[bytes]:
         """The names, in order."""

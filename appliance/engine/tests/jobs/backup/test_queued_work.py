@@ -34,7 +34,12 @@ def _rows(count: int) -> Rows:
 def test_small_directories_that_the_parent_knows_are_queued_in_larger_numbers(
     parent: list[Rows], directories: int
 ) -> None:
-    assert room_for(1) // directory_weight(parent, quick=True) == directories
+    assert room_for(1) // directory_weight(parent, quick=True, waiting=0) == directories
+
+
+@pytest.mark.parametrize(("waiting", "directories"), [(63, 8), (64, 16)])
+def test_more_new_directories_are_queued_while_plenty_wait(waiting: int, directories: int) -> None:
+    assert room_for(1) // directory_weight([], quick=True, waiting=waiting) == directories
 
 
 def test_two_tasks_that_read_content_fill_the_queue() -> None:
@@ -46,11 +51,11 @@ def test_two_slices_of_a_wide_directory_fill_the_queue() -> None:
 
 
 def test_each_scan_thread_has_two_directories_that_are_new() -> None:
-    assert room_for(64) // directory_weight([], quick=False) == 128
+    assert room_for(64) // directory_weight([], quick=False, waiting=1000) == 128
 
 
 def test_known_directories_of_a_shard_that_may_have_to_wait_are_queued_like_others() -> None:
-    assert room_for(1) // directory_weight([_rows(1)], quick=False) == 8
+    assert room_for(1) // directory_weight([_rows(1)], quick=False, waiting=1000) == 8
 
 
 @pytest.mark.parametrize(

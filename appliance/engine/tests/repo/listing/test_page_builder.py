@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 from zlib import crc32
 
 from hypothesis import given, settings
@@ -10,7 +11,12 @@ from hypothesis import strategies as st
 
 from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.repo.listing.page import MAX_PAGE_ROWS, encode_page
-from strongroom.repo.listing.page_builder import MAX_PAGE_WEIGHT_BYTES, MIN_PAGE_ROWS, PageBuilder
+from strongroom.repo.listing.page_builder import (
+    MAX_PAGE_WEIGHT_BYTES,
+    MIN_PAGE_ROWS,
+    PageBuilder,
+    page_ends,
+)
 from strongroom.rows.rows import Rows, new_rows, split_rows
 from strongroom.scan.attributes import encode_xattrs
 
@@ -78,6 +84,50 @@ def test_pages_end_at_the_first_row_that_may_end_them(lengths, cuts, some_end_pa
 @settings(max_examples=15)
 def test_slices_do_not_move_the_cuts(cuts):
     assert sizes(pages_of(split_rows(WIDE, sorted(cuts)))) == sizes(pages_of([WIDE]))
+
+
+@given(st.lists(st.integers(1, 9_000), min_size=1, max_size=6), st.sets(st.integers(0, 5)))
+@settings(max_examples=25)
+def test_pages_that_follow_those_of_before_end_where_they_would_without(lengths, changed):
+    """Whatever has changed: equal rows that are another object are not known."""
+    rows = [directory_of(b"d%d" % one, NAMES[:length]) for one, length in enumerate(lengths)]
+    before = pages_of(rows)
+    page_of = {id(piece): page for page in before for piece in page}
+    pieces = [
+        replace(piece) if number in changed else piece
+        for number, piece in enumerate(piece for page in before for piece in page)
+    ]
+    builder = PageBuilder(lambda rows: page_of.get(id(rows), []))
+    after = [page for piece in pieces for page in builder.add(piece)]
+    assert after + builder.finish() == before
+    shorter = PageBuilder(lambda rows: page_of.get(id(rows), []))
+    after = [page for piece in pieces[1:] for page in shorter.add(piece)]
+    assert sizes(after + shorter.finish()) == sizes(pages_of(pieces[1:]))
+
+
+def test_no_name_is_looked_at_where_pages_follow_those_of_before(monkeypatch):
+    before = pages_of([WIDE])
+    page_of = {id(piece): page for page in before for piece in page}
+    builder = PageBuilder(lambda rows: page_of[id(rows)])
+    looked_at = []
+    monkeypatch.setattr(
+        "strongroom.repo.listing.page_builder._ends_of",
+        lambda rows: looked_at.append(rows.row_count) or [0],
+    )
+    after = [page for whole in before for piece in whole for page in builder.add(piece)]
+    assert after + builder.finish() == before
+    # At the end of a page the next row decides.
+    assert len(looked_at) == len(before) - 1
+
+
+@given(st.integers(1, 30_000), st.booleans())
+@settings(max_examples=15)
+def test_ends_that_are_known_make_no_difference(length, is_heavy):
+    plain = directory_of(b"wide", NAMES[:length])
+    if is_heavy:
+        plain.xattrs = {length // 2: encode_xattrs([(b"user.big", bytes(60_000))])}
+    known = replace(plain, page_ends=page_ends(NAMES[:length]))
+    assert pages_of([known]) == pages_of([plain])
 
 
 def test_one_more_name_changes_two_pages_at_most():

@@ -230,6 +230,7 @@ class _Backup:
                 None if parent is None else parent.reference_of,
                 pages.offer,
                 None if parent is None else partial(parent.keep_again, keeper),
+                None if parent is None else parent.page_of,
             )
             coordinator = Coordinator(
                 shards.channels,

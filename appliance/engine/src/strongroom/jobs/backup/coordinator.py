@@ -305,6 +305,9 @@ class Coordinator:
             )
             self._order.defer(node, content)
         else:
+            if node.path:
+                # The root has rows that are not in the listing.
+                rows.page_ends = message.page_ends
             found = (message.files, message.size_bytes)
             tallied = (message.tallied_files, message.read_bytes)
             self._settle(node, [without_vanished(rows)], found, tallied)
@@ -378,7 +381,7 @@ class Coordinator:
             threads = self._pace.threads_of(shard.number)
             shard.room = room_for(threads)
             shard.is_quick = is_quick(threads, shard.scanned)
-        while self._order.has_tasks:
+        while self._order.waiting_tasks:
             shard = min(self._shards, key=_load)
             if shard.queued >= shard.room:
                 break
@@ -406,7 +409,8 @@ class Coordinator:
             digest = self._parent.digest(node.parent)
         node.weight = SLICE_WEIGHT
         if node.part is None:
-            node.weight = directory_weight(node.parent, quick=shard.is_quick)
+            waiting = self._order.waiting_tasks
+            node.weight = directory_weight(node.parent, quick=shard.is_quick, waiting=waiting)
         shard.queued += node.weight
         shard.channel.post(
             ScanDirectory(

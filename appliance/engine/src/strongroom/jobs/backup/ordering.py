@@ -119,9 +119,9 @@ class Ordering:
         return not self._to_emit
 
     @property
-    def has_tasks(self) -> bool:
-        """Whether anything waits to be handed out."""
-        return bool(self._to_do)
+    def waiting_tasks(self) -> int:
+        """How many wait to be handed out."""
+        return len(self._to_do)
 
     @property
     def head(self) -> Node | None:

@@ -3,7 +3,8 @@
 Most small directories that the parent knows are unchanged, and then take less time than a message
 and its answer while all cores are busy. So four times as many of them are queued as of others, of
 which each may bring megabytes to read; but not where file systems answer late, as there all shards
-should have some of a small tree.
+should have some of a small tree. Of the others twice as many are queued while plenty wait: no shard
+runs dry then, and each message brings more.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _KNOWN_WEIGHT: Final = 1
 _DIRECTORY_WEIGHT: Final = 4
+_ONE_OF_PLENTY_WEIGHT: Final = 2
+# So many directories that wait to be queued are plenty: more than a few shards can hold.
+_PLENTY: Final = 64
 # Thousands of rows, and as many of the parent's.
 SLICE_WEIGHT: Final = 16
 READ_WEIGHT: Final = 16
@@ -40,11 +44,13 @@ def is_quick(scan_threads: int, scanned_directories: int) -> bool:
     return scan_threads == 1 and scanned_directories >= _SOON_ENOUGH
 
 
-def directory_weight(parent: Sequence[Rows], *, quick: bool) -> int:
+def directory_weight(parent: Sequence[Rows], *, quick: bool, waiting: int) -> int:
     """The weight of a directory of which the parent has these rows.
 
-    quick: whether the shard it is queued at `is_quick`.
+    quick: whether the shard it is queued at `is_quick`. waiting: other tasks that are not queued.
     """
-    if quick and parent and sum(rows.row_count for rows in parent) <= _FEW_ROWS:
+    if not quick:
+        return _DIRECTORY_WEIGHT
+    if parent and sum(rows.row_count for rows in parent) <= _FEW_ROWS:
         return _KNOWN_WEIGHT
-    return _DIRECTORY_WEIGHT
+    return _ONE_OF_PLENTY_WEIGHT if waiting >= _PLENTY else _DIRECTORY_WEIGHT

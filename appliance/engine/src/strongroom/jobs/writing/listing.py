@@ -45,11 +45,13 @@ class ListingWriter:
         reference_of: Callable[[list[Rows]], PageReference | None] | None = None,
         offer: Callable[[list[Rows], Callable[[EncodedPage], None]], bool] | None = None,
         keep_again: Callable[[bytes], bool] | None = None,
+        page_of: Callable[[Rows], list[Rows]] | None = None,
     ) -> None:
         """`keep(block id, page)` is called for every page that is encoded, new or not.
 
         `reference_of(rows)`: the page of the parent that is known to have just these rows;
-        `keep_again(block id)`: whether that is kept without `keep`, or need not be.
+        `keep_again(block id)`: whether that is kept without `keep`, or need not be. `page_of`: as
+        of `PageBuilder`.
         `offer(rows, done)`: whether others encode a page; then `done` is called in this thread
         before `finish` is, with raw bytes where there is a `keep`.
         """
@@ -65,7 +67,7 @@ class ListingWriter:
         self._pack_size_bytes = pack_size_bytes
         self._progress = progress
         self._pack: OpenPack | None = None
-        self._builder = PageBuilder()
+        self._builder = PageBuilder(page_of)
         self.pages: list[PageReference] = []
         self.files = 0
         self.directories = 0

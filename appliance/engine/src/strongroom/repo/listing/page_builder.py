@@ -4,7 +4,8 @@ A page ends, once it has MIN_PAGE_ROWS rows, before a name or a directory whose 
 and at MAX_PAGE_ROWS in any case. So an inserted or removed row changes its own page and at most
 the next; how the rows were sliced before makes no difference. Rows with much data (long
 attributes, deep paths, files of many chunks) end a page early, so that a page is at most about
-MAX_PAGE_WEIGHT_BYTES unless a single row is more.
+MAX_PAGE_WEIGHT_BYTES unless a single row is more. Where the rows are those of a page cut before,
+from its first row on, no name is looked at: it would be cut there again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from strongroom.repo.listing.page import MAX_PAGE_ROWS
 from strongroom.rows.rows import Rows, split_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 MIN_PAGE_ROWS: Final = 4096
 MAX_PAGE_WEIGHT_BYTES: Final = 8 << 20
@@ -35,7 +36,11 @@ _FEW_ROWS: Final = 256
 class PageBuilder:
     """Takes Rows in listing order, returns the rows of each page as it becomes full."""
 
-    def __init__(self) -> None:
+    def __init__(self, page_of: Callable[[Rows], list[Rows]] | None = None) -> None:
+        """page_of: the rows of the page cut before that these rows, the very object, are of."""
+        self._page_of = page_of
+        # Rows of the page cut before of which all rows so far are.
+        self._followed: list[Rows] = []
         self._page: list[Rows] = []
         self._row_count = 0
         self._weight = 0
@@ -53,7 +58,8 @@ class PageBuilder:
                 pages.append(self._taken())
             self._weight += len(rows.directory)
         heavy = _heavy_rows(rows)
-        if not heavy and self._row_count + rows.row_count <= MIN_PAGE_ROWS:
+        is_short = self._row_count + rows.row_count <= MIN_PAGE_ROWS
+        if not heavy and (is_short or self._follows(rows)):
             self._append(rows)
             return pages
         cuts, weight = self._cuts(rows, heavy) if heavy else self._light_cuts(rows)
@@ -69,10 +75,20 @@ class PageBuilder:
         """The last page, if there is one."""
         return [self._taken()] if self._page else []
 
+    def _follows(self, rows: Rows) -> bool:
+        """Whether the page, with these rows at its end, begins as a page cut before."""
+        place = len(self._page)
+        if not place:
+            self._followed = [] if self._page_of is None else self._page_of(rows)
+        return place < len(self._followed) and self._followed[place] is rows
+
     def _append(self, rows: Rows) -> None:
-        if rows.row_count:
-            self._page.append(rows)
-            self._row_count += rows.row_count
+        if not rows.row_count:
+            return
+        if not self._follows(rows):
+            self._followed = []
+        self._page.append(rows)
+        self._row_count += rows.row_count
 
     def _taken(self) -> list[Rows]:
         page, self._page = self._page, []
@@ -87,11 +103,11 @@ class PageBuilder:
         cuts: list[int] = []
         weight = self._weight
         count = self._row_count
-        names = rows.name_list()
+        by_name = frozenset(_ends_of(rows))
         for row in range(rows.row_count):
             mine = heavy.get(row, 0)
             if (
-                (count >= MIN_PAGE_ROWS and not crc32(names[row]) & _NAME_MASK)
+                (count >= MIN_PAGE_ROWS and row in by_name)
                 or count >= MAX_PAGE_ROWS
                 or (mine and count and weight + mine > MAX_PAGE_WEIGHT_BYTES)
             ):
@@ -104,9 +120,7 @@ class PageBuilder:
     def _light_cuts(self, rows: Rows) -> tuple[list[int], int]:
         """`_cuts` where no row is heavy: its number and its name decide."""
         page_begin = -self._row_count
-        first = max(0, page_begin + MIN_PAGE_ROWS)
-        sums = np.fromiter(map(crc32, rows.name_list()[first:]), np.uint32)
-        by_name = (np.flatnonzero(sums & np.uint32(_NAME_MASK) == 0) + first).tolist()
+        by_name = _ends_of(rows)
         cuts: list[int] = []
         while True:
             place = bisect_left(by_name, page_begin + MIN_PAGE_ROWS)
@@ -115,6 +129,15 @@ class PageBuilder:
                 return cuts, len(rows.directory) if cuts else self._weight
             cuts.append(cut)
             page_begin = cut
+
+
+def page_ends(names: Iterable[bytes]) -> list[int]:
+    """Numbers of the rows, from 0, before whose `names` a page may end."""
+    return [row for row, checksum in enumerate(map(crc32, names)) if not checksum & _NAME_MASK]
+
+
+def _ends_of(rows: Rows) -> Sequence[int]:
+    return page_ends(rows.name_list()) if rows.page_ends is None else rows.page_ends
 
 
 def _heavy_rows(rows: Rows) -> dict[int, int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom.jobs.backup.scanned_rows import VANISHED
 from strongroom.jobs.backup.shards.messages import Settled
+from strongroom.repo.listing.page_builder import page_ends
 from strongroom.rows.entry_counts import count_files
 from strongroom.rows.rows import (
     CHANGED,
@@ -198,6 +199,7 @@ class DirectoryWork:
             self.tallied_files,
             self.problems,
             self.deferred,
+            page_ends(names),
         )
 
     def _counts(self, rows: Rows) -> tuple[int, int]:

@@ -160,7 +160,7 @@ class Settled(WorkerMessage, frozen=True, tag="settled"):
 
     files, size_bytes: as of Same. deferred: numbers of rows whose content is still to be read, by a
     ReadContent. files_read: of them known_files are in the parent too. tallied_files: those that
-    the ShardTally has counted.
+    the ShardTally has counted. page_ends: as of Rows, for all of the rows.
     """
 
     task: int
@@ -173,6 +173,7 @@ class Settled(WorkerMessage, frozen=True, tag="settled"):
     tallied_files: int
     problems: list[Problem]
     deferred: list[int]
+    page_ends: list[int]
 
 
 class PageIsEncoded(WorkerMessage, frozen=True, tag="page-is-encoded"):
