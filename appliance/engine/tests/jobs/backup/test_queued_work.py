@@ -39,7 +39,9 @@ def test_small_directories_that_the_parent_knows_are_queued_in_larger_numbers(
 
 @pytest.mark.parametrize(("waiting", "directories"), [(63, 8), (64, 16)])
 def test_more_new_directories_are_queued_while_plenty_wait(waiting: int, directories: int) -> None:
+    """The coordinator holds nothing for them, unlike for those that the parent knows."""
     assert room_for(1) // directory_weight([], quick=True, waiting=waiting) == directories
+    assert room_for(1) // directory_weight([_rows(257)], quick=True, waiting=waiting) == 8
 
 
 def test_two_tasks_that_read_content_fill_the_queue() -> None:

@@ -3,7 +3,7 @@
 Most small directories that the parent knows are unchanged, and then take less time than a message
 and its answer while all cores are busy. So four times as many of them are queued as of others, of
 which each may bring megabytes to read; but not where file systems answer late, as there all shards
-should have some of a small tree. Of the others twice as many are queued while plenty wait: no shard
+should have some of a small tree. Of new ones twice as many are queued while plenty wait: no shard
 runs dry then, and each message brings more.
 """
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _KNOWN_WEIGHT: Final = 1
 _DIRECTORY_WEIGHT: Final = 4
-_ONE_OF_PLENTY_WEIGHT: Final = 2
-# So many directories that wait to be queued are plenty: more than a few shards can hold.
+# New ones, of which plenty wait: more than a few shards can hold.
+_NEW_WEIGHT: Final = 2
 _PLENTY: Final = 64
 # Thousands of rows, and as many of the parent's.
 SLICE_WEIGHT: Final = 16
@@ -51,6 +51,7 @@ def directory_weight(parent: Sequence[Rows], *, quick: bool, waiting: int) -> in
     """
     if not quick:
         return _DIRECTORY_WEIGHT
-    if parent and sum(rows.row_count for rows in parent) <= _FEW_ROWS:
-        return _KNOWN_WEIGHT
-    return _ONE_OF_PLENTY_WEIGHT if waiting >= _PLENTY else _DIRECTORY_WEIGHT
+    if parent:
+        is_small = sum(rows.row_count for rows in parent) <= _FEW_ROWS
+        return _KNOWN_WEIGHT if is_small else _DIRECTORY_WEIGHT
+    return _NEW_WEIGHT if waiting >= _PLENTY else _DIRECTORY_WEIGHT
