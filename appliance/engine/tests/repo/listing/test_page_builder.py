@@ -86,11 +86,18 @@ def test_slices_do_not_move_the_cuts(cuts):
     assert sizes(pages_of(split_rows(WIDE, sorted(cuts)))) == sizes(pages_of([WIDE]))
 
 
-@given(st.lists(st.integers(1, 9_000), min_size=1, max_size=6), st.sets(st.integers(0, 5)))
+@given(
+    st.lists(st.integers(1, 9_000), min_size=1, max_size=6),
+    st.sets(st.integers(0, 5)),
+    st.sets(st.integers(0, 5)),
+)
 @settings(max_examples=25)
-def test_pages_that_follow_those_of_before_end_where_they_would_without(lengths, changed):
+def test_pages_that_follow_those_of_before_end_where_they_would_without(lengths, changed, heavy):
     """Whatever has changed: equal rows that are another object are not known."""
     rows = [directory_of(b"d%d" % one, NAMES[:length]) for one, length in enumerate(lengths)]
+    for place in heavy & set(range(len(rows))):
+        some = range(0, rows[place].row_count, 40)
+        rows[place].xattrs = dict.fromkeys(some, encode_xattrs([(b"user.big", bytes(60_000))]))
     before = pages_of(rows)
     page_of = {id(piece): page for page in before for piece in page}
     pieces = [

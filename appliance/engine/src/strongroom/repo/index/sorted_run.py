@@ -115,4 +115,5 @@ def _order(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
         ordered = keys[order]
         if not (ordered[1:] == ordered[:-1]).any():
             return order
+        del order, ordered
     return np.argsort(keys, kind="stable")

@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-# What was posted is sent when so many tasks are left, so that more can come meanwhile: half of
-# what is queued of directories (`queued_work`).
+# What was posted is sent when so many tasks are left, so that more can come meanwhile: half of the
+# directories that are queued, or a quarter of new ones while plenty wait (`queued_work`).
 _REFILL_TASKS: Final = frozenset({4, 16})
 
 
