@@ -153,3 +153,29 @@ def test_shards_encode_large_pages_of_the_listing(user: User, source: Path) -> N
     words[-1] = str(source / "one")
     done = subprocess.run(words, env=user.environment, capture_output=True, text=True, check=False)
     assert "the coordinator encodes a page" in done.stderr, "small ones are not sent"
+
+
+def test_pages_end_alike_in_a_full_backup_and_after_changes_to_the_parent(
+    user: User, source: Path
+) -> None:
+    """Pages that follow the parent's are those that every row anew would give."""
+    for number in range(1500):
+        folder = source / f"{number:04}"
+        folder.mkdir()
+        for name in range(12):
+            (folder / f"file-{name}").touch()
+    for number in range(3 * MIN_PAGE_ROWS):
+        (source / f"n{number:06}").touch()
+    user.backup(source)
+    (source / "0400/file-3").unlink()
+    (source / "0700").rename(source / "0700-moved")
+    (source / "0900/new").touch()
+    (source / "n002000").write_bytes(b"changed")
+    # The second one finds those unchanged that the first one had to doubt.
+    for _ in range(2):
+        time.sleep(0.1)
+        followed = user.backup(source).summary["snapshot"]
+    pages = _listing_pages(user, followed)
+    assert len(pages) > 4
+    anew = user.backup(source, "--level", "full").summary["snapshot"]
+    assert _listing_pages(user, anew) == pages
