@@ -6,6 +6,7 @@ machine does meets them alike; every second round goes through them in reverse.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -190,7 +191,8 @@ class RowRunner:
     def _warm(self, step: str, stored: Path) -> None:
         """Bring the data back to memory: the run before may have pushed it out of there.
 
-        For a restore, what is stored. Ours writes packs past the page cache, others do not.
+        For a restore, what is stored. Ours writes packs past the page cache, others do not. What
+        was written before goes to disk first: it would be written out at the cost of the next.
         """
         if step == "restore":
             find = ["find", str(stored), "-type", "f", "-exec", "cat", "{}", "+"]
@@ -200,6 +202,7 @@ class RowRunner:
             read(str(self.data))
         elif step in ("unchanged", "changed"):
             scan(str(self.data))
+        os.sync()
 
     def _step(self, number: int, contender: Contender, step: str, place: Place) -> None:
         stored_bytes = None
