@@ -6,7 +6,6 @@ machine does meets them alike; every second round goes through them in reverse.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -193,8 +192,7 @@ class RowRunner:
 
         For a restore, what is stored. Ours writes packs past the page cache, others do not; and
         the kernel gives up pages that were read only once before those of the filler, so it is read
-        twice. What was written before goes to disk first: it would be written out at the cost of
-        the next.
+        twice.
         """
         if step == "restore":
             find = ["find", str(stored), "-type", "f", "-exec", "cat", "{}", "+"]
@@ -205,7 +203,6 @@ class RowRunner:
             read(str(self.data))
         elif step in ("unchanged", "changed"):
             scan(str(self.data))
-        os.sync()
 
     def _step(self, number: int, contender: Contender, step: str, place: Place) -> None:
         stored_bytes = None
