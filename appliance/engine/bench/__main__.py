@@ -1,12 +1,13 @@
 """`python -m bench`: measure the rows asked for and write the document, the chart and the raw data.
 
-Rows measured earlier stay in the document with their own date; a run at another scale than 1 is
-for trying and only prints.
+Rows measured earlier stay in the document with their own date, and so do the other steps where only
+some are asked for; a run at another scale than 1 is for trying and only prints.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +20,16 @@ from bench.contenders import (
     strongroom_before,
 )
 from bench.datasets import DATASETS, Dataset
-from bench.errors import ContenderError
+from bench.errors import ContenderError, OtherConditionsError
 from bench.figures import summarise
 from bench.report import figures_text, write_document
-from bench.results import RowResult, load_results, save_results
+from bench.results import (
+    RowResult,
+    check_conditions,
+    load_results,
+    save_results,
+    with_steps_of,
+)
 from bench.runner import RowRunner
 from strongroom.measure.testbed.command import adopted_orphans
 
@@ -37,6 +44,7 @@ EPILOG = """examples:
   make bench ROWS=kernel,empty REPEATS=1
   make bench ARGUMENTS="--scale 0.01"         small data sets, printed only
   make bench ROWS=small REPEATS=3 ARGUMENTS="--again strongroom,restic"
+  make bench ROWS=small ARGUMENTS="--steps restore"     the other steps stay as they are
   make bench ROWS=usr ARGUMENTS="--contenders restic,borg --steps first --print"
   make bench ROWS=kernel,usr ARGUMENTS="--contenders strongroom --against HEAD~1"
 """
@@ -102,8 +110,8 @@ def _contenders(names: Sequence[str], work_folder: Path) -> list[Contender]:
     return found
 
 
-def _publish(rows: dict[str, RowResult], documents: Path) -> None:
-    kept = load_results(MEASURED) | rows
+def _publish(row: RowResult, documents: Path) -> None:
+    kept = load_results(MEASURED) | {row.row: row}
     ordered = {name: kept[name] for name in DATASETS if name in kept}
     save_results(MEASURED, ordered)
     by_row = {name: summarise(result.runs) for name, result in ordered.items()}
@@ -118,6 +126,7 @@ def _measured(
     work_folder: Path,
     arguments: argparse.Namespace,
 ) -> RowResult:
+    """The row, with the steps not asked for as measured before. Raises OtherConditionsError."""
     _say(f"{dataset.name}: preparing the data set")
     runner = RowRunner(
         dataset,
@@ -128,12 +137,23 @@ def _measured(
         not arguments.no_floors,
         _say,
     )
-    return runner.run(arguments.repeats or dataset.repeats, arguments.again)
+    joins = _publishes(arguments) and len(arguments.steps) < len(STEPS)
+    kept = load_results(MEASURED).get(dataset.name)
+    if joins:
+        check_conditions(kept, runner.result())
+    result = runner.run(arguments.repeats or dataset.repeats, arguments.again)
+    return with_steps_of(kept, result, arguments.steps) if joins else result
+
+
+def _publishes(arguments: argparse.Namespace) -> bool:
+    return not (arguments.print or arguments.against) and arguments.scale == 1
 
 
 def main() -> int:
-    """Measure and report; 1 when there is nothing to measure with."""
+    """Measure and report; 1 when there is nothing to measure with, or to stand beside."""
     arguments = _arguments()
+    # As with ctrl-C, what is mounted and running is tidied up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     work_folder: Path = arguments.work_folder.resolve()
     work_folder.mkdir(parents=True, exist_ok=True)
     contenders = _contenders(arguments.contenders, work_folder)
@@ -144,10 +164,14 @@ def main() -> int:
     rows: dict[str, RowResult] = {}
     for name in arguments.rows:
         with adopted_orphans():
-            rows[name] = _measured(DATASETS[name], contenders, work_folder, arguments)
+            try:
+                rows[name] = _measured(DATASETS[name], contenders, work_folder, arguments)
+            except OtherConditionsError as error:
+                _say(str(error))
+                return 1
         # After every row, so that an interrupted run keeps the rows it has finished.
-        if not (arguments.print or arguments.against) and arguments.scale == 1:
-            _publish({name: rows[name]}, arguments.documents)
+        if _publishes(arguments):
+            _publish(rows[name], arguments.documents)
     print(figures_text(rows, None))
     return 0
 

@@ -5,3 +5,7 @@ from __future__ import annotations
 
 class ContenderError(Exception):
     """A contender could not be fetched; the message says what to install."""
+
+
+class OtherConditionsError(Exception):
+    """Steps cannot stand beside those measured before; the message says what to measure."""

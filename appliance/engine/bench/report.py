@@ -157,10 +157,15 @@ def _row_text(result: RowResult, figures: Figures) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in result.machine.items())
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     scale = "" if result.scale == 1 else f" At scale {result.scale:g} of the real data set."
+    later = "".join(
+        f" {STEP_TITLES[step].capitalize()}: {result.later[step]}."
+        for step in STEP_ORDER
+        if step in result.later
+    )
     return (
         f"### {result.title}\n\n"
         f"{result.entries:,} entries, {result.file_bytes / MB:,.0f} MB in files.{scale} "
-        f"Measured {result.date} with {versions} on: {machine}.\n\n{row_table(figures)}\n"
+        f"Measured {result.date} with {versions} on: {machine}.{later}\n\n{row_table(figures)}\n"
     )
 
 

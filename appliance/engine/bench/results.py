@@ -1,22 +1,29 @@
-"""Raw results as JSON: one object a row of the benchmark, each from one run of its own date."""
+"""Raw results as JSON: one object a row of the benchmark.
+
+A row is of one run, but for steps that were measured again later on the same machine and tree.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from bench.errors import OtherConditionsError
 from bench.figures import Run
 from strongroom.measure.testbed.command import CommandUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
 
 @dataclass(frozen=True)
 class RowResult:
-    """Everything measured in one row, and on what."""
+    """Everything measured in one row, and on what.
+
+    later: the date of steps that were measured after all others.
+    """
 
     row: str
     title: str
@@ -27,6 +34,30 @@ class RowResult:
     machine: Mapping[str, str]
     versions: Mapping[str, str]
     runs: list[Run]
+    later: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_conditions(kept: RowResult | None, new: RowResult) -> None:
+    """Whether steps of `new` may stand beside those of `kept`. Raises OtherConditionsError."""
+    if kept is None:
+        raise OtherConditionsError(f"{new.row} was not measured before: measure all its steps")
+    for name in ("scale", "entries", "file_bytes", "machine"):
+        before, now = getattr(kept, name), getattr(new, name)
+        if before != now:
+            raise OtherConditionsError(
+                f"{new.row} was measured before with {name} {before}, and now {now}: "
+                "measure all its steps, or use --print"
+            )
+
+
+def with_steps_of(kept: RowResult | None, new: RowResult, steps: Collection[str]) -> RowResult:
+    """`kept` with `steps` as measured in `new`. Raises OtherConditionsError."""
+    check_conditions(kept, new)
+    assert kept is not None
+    runs = [run for run in kept.runs if run.step not in steps]
+    runs += [run for run in new.runs if run.step in steps]
+    later = {**kept.later, **dict.fromkeys(sorted(steps), new.date)}
+    return replace(kept, runs=runs, later=later, versions={**kept.versions, **new.versions})
 
 
 def _run_from(values: dict[str, object]) -> Run:

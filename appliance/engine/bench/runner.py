@@ -19,7 +19,7 @@ from bench.floors import floor_commands, read, scan
 from bench.machine import describe_machine
 from bench.results import RowResult
 from strongroom.measure.testbed.command import CommandUsage, measure
-from strongroom.measure.testbed.fresh_file_system import fresh_file_system
+from strongroom.measure.testbed.fresh_file_system import fresh_file_system, let_go
 from strongroom.measure.testbed.local import serial_seconds
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class RowRunner:
         """
         read(str(self.data))
         # What an interrupted run left behind would stand in the way, or fill the disk.
+        let_go(self._fresh)
         remove(self.work_folder / "run", self.work_folder / "home")
         for round_number in range(repeats):
             turn = list(self.contenders)[:: -1 if round_number % 2 else 1]
@@ -91,6 +92,10 @@ class RowRunner:
                 for place in places.values():
                     remove(place.repository)
                 remove(self.work_folder / "home", self._archive)
+        return self.result()
+
+    def result(self) -> RowResult:
+        """What has been measured so far, and on what."""
         return RowResult(
             row=self.dataset.name,
             title=self.dataset.title,

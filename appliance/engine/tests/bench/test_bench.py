@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,9 +15,10 @@ import pytest
 from bench.chart import chart
 from bench.contenders import CONTENDERS, STEPS, Place
 from bench.datasets import DATASETS, change_one_percent, known_totals, prepare, tree_totals
+from bench.errors import OtherConditionsError
 from bench.figures import BEFORE, OURS, Run, fastest_peer, summarise, times_as_fast
 from bench.floors import floor_commands
-from bench.results import RowResult, load_results, save_results
+from bench.results import RowResult, load_results, save_results, with_steps_of
 from bench.targets import TARGETS, Target, judge
 
 from bench import report
@@ -193,6 +195,36 @@ def test_results_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     save_results(path, rows)
     assert load_results(path) == rows
     assert os.listdir(tmp_path) == ["performance.json"]
+
+
+def test_steps_measured_later_take_the_place_of_the_same_steps(tmp_path: Path) -> None:
+    kept = _row(
+        [_run(OURS, "first", 1.0), _run(OURS, "restore", 5.0), _run("borg", "restore", 9.0)]
+    )
+    again = [_run(OURS, "first", 2.0), _run(OURS, "restore", 3.0), _run("borg", "restore", 8.0)]
+    new = replace(_row(again), date="2026-01-02 00:00 UTC", versions={"borg": "2"})
+    joined = with_steps_of(kept, new, ["restore"])
+    assert joined.runs == [kept.runs[0], *new.runs[1:]]
+    assert (joined.date, joined.later) == (kept.date, {"restore": new.date})
+    assert joined.versions == {"restic": "0.1", "borg": "2"}
+    text = report.figures_text({"kernel": joined}, None)
+    assert "Measured 2026-01-01 00:00 UTC" in text
+    assert "Restore: 2026-01-02 00:00 UTC." in text
+    save_results(tmp_path / "performance.json", {"kernel": joined})
+    assert load_results(tmp_path / "performance.json") == {"kernel": joined}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"machine": {"processor": "Z81", "cores": "1"}}, {"entries": 7}, {"file_bytes": 7}],
+)
+def test_steps_under_other_conditions_do_not_stand_beside_each_other(other: dict) -> None:
+    new = _row([_run(OURS, "restore", 3.0)])
+    [name] = other
+    with pytest.raises(OtherConditionsError, match=f"kernel was measured before with {name}"):
+        with_steps_of(replace(new, **other), new, ["restore"])
+    with pytest.raises(OtherConditionsError, match="not measured before"):
+        with_steps_of(None, new, ["restore"])
 
 
 def test_the_chart_is_well_formed_and_bars_are_in_proportion() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ import pytest
 from bench.contenders import Command, Contender, Place
 from bench.datasets import DATASETS, known_totals
 from bench.runner import RestoreError, RowRunner
+
+from strongroom.measure.testbed.fresh_file_system import let_go
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,6 +106,19 @@ def test_nothing_but_data_and_logs_is_left_behind(tmp_path: Path) -> None:
     totals = known_totals(tmp_path / "data" / "small-0.001")
     assert (result.entries, result.file_bytes) == (totals.entries, totals.file_bytes)
     assert {"processor", "cores", "memory", "kernel", "file system"} <= set(result.machine)
+
+
+def test_what_a_killed_run_left_mounted_is_no_obstacle(tmp_path: Path) -> None:
+    place = tmp_path / "run" / "fresh"
+    place.mkdir(parents=True)
+    words = ["mount", "-t", "tmpfs", "none", str(place)]
+    if subprocess.run(words, check=False, capture_output=True).returncode:
+        pytest.skip("this user cannot mount")
+    try:
+        _row(tmp_path, [_tar("a", tmp_path)], steps=frozenset({"restore"}), repeats=1)
+        assert not any((tmp_path / "run").iterdir())
+    finally:
+        let_go(place)
 
 
 def test_a_restore_that_lacks_a_file_voids_the_row(tmp_path: Path) -> None:

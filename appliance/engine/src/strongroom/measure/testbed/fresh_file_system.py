@@ -44,6 +44,12 @@ def fresh_file_system(place: Path, entries: int, file_bytes: int) -> Iterator[bo
         subprocess.run(["rm", "-rf", "--", place, image], check=True)
 
 
+def let_go(place: Path) -> None:
+    """Unmount what a killed run left at `place`, if anything; it cannot be removed before."""
+    if place.is_mount():
+        subprocess.run(["umount", place], check=True)
+
+
 def _mounted(image: Path, place: Path) -> bool:
     device = _output("losetup", "--find", "--show", "--direct-io=on", str(image))
     if device is None:
