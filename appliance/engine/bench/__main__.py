@@ -93,6 +93,8 @@ def _arguments() -> argparse.Namespace:
         parser.error("--scale must be above 0 and at most 1")
     if arguments.repeats is not None and arguments.repeats < 1:
         parser.error("--repeats must be at least 1")
+    if arguments.no_floors and len(arguments.steps) < len(STEPS) and _publishes(arguments):
+        parser.error("--no-floors would drop the floors of these steps: use --print, or leave it")
     return arguments
 
 
@@ -128,19 +130,23 @@ def _measured(
 ) -> RowResult:
     """The row, with the steps not asked for as measured before. Raises OtherConditionsError."""
     _say(f"{dataset.name}: preparing the data set")
+    steps = arguments.steps
+    joins = _publishes(arguments) and len(steps) < len(STEPS) and dataset.name != "startup"
+    if joins:
+        # Each step is measured after those before it, as in a whole run.
+        steps = STEPS[: 1 + max(STEPS.index(step) for step in steps)]
     runner = RowRunner(
         dataset,
         contenders,
         work_folder,
         arguments.scale,
-        frozenset(arguments.steps),
+        frozenset(steps),
         not arguments.no_floors,
         _say,
     )
-    joins = _publishes(arguments) and len(arguments.steps) < len(STEPS)
     kept = load_results(MEASURED).get(dataset.name)
     if joins:
-        check_conditions(kept, runner.result())
+        check_conditions(kept, runner.result(), arguments.steps)
     result = runner.run(arguments.repeats or dataset.repeats, arguments.again)
     return with_steps_of(kept, result, arguments.steps) if joins else result
 
@@ -149,11 +155,16 @@ def _publishes(arguments: argparse.Namespace) -> bool:
     return not (arguments.print or arguments.against) and arguments.scale == 1
 
 
+def _end(number: int, _: object) -> None:
+    """As with ctrl-C, what runs and what is mounted is tidied up; once."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main() -> int:
     """Measure and report; 1 when there is nothing to measure with, or to stand beside."""
     arguments = _arguments()
-    # As with ctrl-C, what is mounted and running is tidied up.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    signal.signal(signal.SIGTERM, _end)
     work_folder: Path = arguments.work_folder.resolve()
     work_folder.mkdir(parents=True, exist_ok=True)
     contenders = _contenders(arguments.contenders, work_folder)
@@ -162,18 +173,20 @@ def main() -> int:
     if not contenders:
         return 1
     rows: dict[str, RowResult] = {}
+    status = 0
     for name in arguments.rows:
         with adopted_orphans():
             try:
                 rows[name] = _measured(DATASETS[name], contenders, work_folder, arguments)
             except OtherConditionsError as error:
-                _say(str(error))
-                return 1
+                _say(f"left out: {error}")
+                status = 1
+                continue
         # After every row, so that an interrupted run keeps the rows it has finished.
         if _publishes(arguments):
             _publish(rows[name], arguments.documents)
     print(figures_text(rows, None))
-    return 0
+    return status
 
 
 if __name__ == "__main__":

@@ -157,11 +157,10 @@ def _row_text(result: RowResult, figures: Figures) -> str:
     machine = ", ".join(f"{name} {value}" for name, value in result.machine.items())
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     scale = "" if result.scale == 1 else f" At scale {result.scale:g} of the real data set."
-    later = "".join(
-        f" {STEP_TITLES[step].capitalize()}: {result.later[step]}."
-        for step in STEP_ORDER
-        if step in result.later
-    )
+    dates = [
+        f"{STEP_TITLES[step]}, {result.later[step]}" for step in STEP_ORDER if step in result.later
+    ]
+    later = f" Measured later: {'; '.join(dates)}." if dates else ""
     return (
         f"### {result.title}\n\n"
         f"{result.entries:,} entries, {result.file_bytes / MB:,.0f} MB in files.{scale} "

@@ -37,8 +37,11 @@ class RowResult:
     later: Mapping[str, str] = field(default_factory=dict)
 
 
-def check_conditions(kept: RowResult | None, new: RowResult) -> None:
-    """Whether steps of `new` may stand beside those of `kept`. Raises OtherConditionsError."""
+def check_conditions(kept: RowResult | None, new: RowResult, steps: Collection[str]) -> None:
+    """Whether `steps` of `new` may take the place of those of `kept`.
+
+    Raises OtherConditionsError.
+    """
     if kept is None:
         raise OtherConditionsError(f"{new.row} was not measured before: measure all its steps")
     for name in ("scale", "entries", "file_bytes", "machine"):
@@ -48,15 +51,23 @@ def check_conditions(kept: RowResult | None, new: RowResult) -> None:
                 f"{new.row} was measured before with {name} {before}, and now {now}: "
                 "measure all its steps, or use --print"
             )
+    for program in sorted({run.contender for run in kept.runs if run.step in steps}):
+        before = kept.versions.get(program)
+        now = new.versions.get(program)
+        if before and before != now:
+            raise OtherConditionsError(
+                f"{new.row} was measured before with {program} {before}, and now with "
+                f"{now or 'none'}: measure all its steps and programs, or use --print"
+            )
 
 
 def with_steps_of(kept: RowResult | None, new: RowResult, steps: Collection[str]) -> RowResult:
     """`kept` with `steps` as measured in `new`. Raises OtherConditionsError."""
-    check_conditions(kept, new)
+    check_conditions(kept, new, steps)
     assert kept is not None
-    runs = [run for run in kept.runs if run.step not in steps]
-    runs += [run for run in new.runs if run.step in steps]
-    later = {**kept.later, **dict.fromkeys(sorted(steps), new.date)}
+    taken = [run for run in new.runs if run.step in steps]
+    runs = [run for run in kept.runs if run.step not in steps] + taken
+    later = {**kept.later, **{run.step: new.date for run in taken}}
     return replace(kept, runs=runs, later=later, versions={**kept.versions, **new.versions})
 
 

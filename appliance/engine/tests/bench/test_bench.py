@@ -198,25 +198,27 @@ def test_results_are_read_back_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_steps_measured_later_take_the_place_of_the_same_steps(tmp_path: Path) -> None:
-    kept = _row(
-        [_run(OURS, "first", 1.0), _run(OURS, "restore", 5.0), _run("borg", "restore", 9.0)]
-    )
+    kept = _row([_run(OURS, "first", 1.0), _run(OURS, "restore", 5.0), _run("borg", "restore", 9)])
     again = [_run(OURS, "first", 2.0), _run(OURS, "restore", 3.0), _run("borg", "restore", 8.0)]
-    new = replace(_row(again), date="2026-01-02 00:00 UTC", versions={"borg": "2"})
-    joined = with_steps_of(kept, new, ["restore"])
+    new = replace(_row(again), date="2026-01-02 00:00 UTC")
+    joined = with_steps_of(kept, new, ["restore", "prune"])
     assert joined.runs == [kept.runs[0], *new.runs[1:]]
     assert (joined.date, joined.later) == (kept.date, {"restore": new.date})
-    assert joined.versions == {"restic": "0.1", "borg": "2"}
     text = report.figures_text({"kernel": joined}, None)
     assert "Measured 2026-01-01 00:00 UTC" in text
-    assert "Restore: 2026-01-02 00:00 UTC." in text
+    assert "Measured later: restore, 2026-01-02 00:00 UTC." in text
     save_results(tmp_path / "performance.json", {"kernel": joined})
     assert load_results(tmp_path / "performance.json") == {"kernel": joined}
 
 
 @pytest.mark.parametrize(
     "other",
-    [{"machine": {"processor": "Z81", "cores": "1"}}, {"entries": 7}, {"file_bytes": 7}],
+    [
+        {"machine": {"processor": "Z81", "cores": "1"}},
+        {"entries": 7},
+        {"file_bytes": 7},
+        {"scale": 0.5},
+    ],
 )
 def test_steps_under_other_conditions_do_not_stand_beside_each_other(other: dict) -> None:
     new = _row([_run(OURS, "restore", 3.0)])
@@ -225,6 +227,15 @@ def test_steps_under_other_conditions_do_not_stand_beside_each_other(other: dict
         with_steps_of(replace(new, **other), new, ["restore"])
     with pytest.raises(OtherConditionsError, match="not measured before"):
         with_steps_of(None, new, ["restore"])
+
+
+@pytest.mark.parametrize("versions", [{}, {"restic": "0.2"}])
+def test_a_program_is_neither_dropped_nor_joined_with_another_version(versions: dict) -> None:
+    kept = _row([_run("restic", "restore", 9.0)])
+    new = replace(_row([_run(OURS, "restore", 3.0)]), versions=versions)
+    with pytest.raises(OtherConditionsError, match=r"with restic 0\.1, and now with (none|0\.2)"):
+        with_steps_of(kept, new, ["restore"])
+    assert with_steps_of(kept, new, ["first"]).runs == kept.runs
 
 
 def test_the_chart_is_well_formed_and_bars_are_in_proportion() -> None:
@@ -308,6 +319,15 @@ def test_a_command_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch) -
         time.sleep(0.05)
     assert state in ("gone", "Z")
     measure(["true"], os.environ, tmp_path, tmp_path / "log", 60)
+
+
+def test_of_a_stopped_command_nothing_goes_on(tmp_path: Path) -> None:
+    """Also what its first process started, which ends at once and leaves it behind."""
+    script = "sleep 1234 & echo $!; wait"
+    with adopted_orphans(), pytest.raises(CommandTimeoutError):
+        measure(["sh", "-c", script], os.environ, tmp_path, tmp_path / "log", 0.3)
+    child = int((tmp_path / "log").read_text())
+    assert not Path(f"/proc/{child}").exists()
 
 
 def test_steps_of_several_commands_add_times_and_keep_the_peak() -> None:

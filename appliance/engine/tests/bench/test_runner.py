@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
+import sys
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,12 +18,12 @@ from bench.datasets import DATASETS, known_totals
 from bench.runner import RestoreError, RowRunner
 
 from strongroom.measure.testbed.fresh_file_system import let_go
+from kit.daemon_process import wait_for
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bench.results import RowResult
 
+ENGINE = Path(__file__).resolve().parents[2]
 ALL_STEPS = frozenset({"first", "unchanged", "changed", "restore", "prune"})
 
 
@@ -58,6 +62,14 @@ def _row(
     said: list[str] = []
     runner = RowRunner(DATASETS[row], contenders, work_folder, 0.001, steps, True, said.append)
     return runner.run(repeats, again), said
+
+
+def _processes_that_name(folder: Path) -> list[bytes]:
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.append(line.read_bytes())
+    return [words for words in found if os.fsencode(folder) in words]
 
 
 def _turns(result: RowResult, step: str) -> list[tuple[int, str]]:
@@ -119,6 +131,22 @@ def test_what_a_killed_run_left_mounted_is_no_obstacle(tmp_path: Path) -> None:
         assert not any((tmp_path / "run").iterdir())
     finally:
         let_go(place)
+
+
+def test_a_run_that_is_ended_leaves_nothing_mounted_and_nothing_running(tmp_path: Path) -> None:
+    words = "--rows media --scale 0.02 --steps restore --contenders strongroom --print"
+    command = [sys.executable, "-m", "bench", *words.split(), "--work-folder", str(tmp_path)]
+    place = tmp_path / "run" / "fresh"
+    with subprocess.Popen(command, cwd=ENGINE, stderr=subprocess.DEVNULL) as bench:
+        wait_for(lambda: place.is_mount() or bench.poll() is not None)
+        if bench.poll() is not None:
+            pytest.skip("this user cannot mount")
+        for _ in range(2):
+            bench.send_signal(signal.SIGTERM)
+        assert bench.wait() == 128 + signal.SIGTERM
+    assert not place.is_mount()
+    assert not place.exists()
+    assert not _processes_that_name(tmp_path)
 
 
 def test_a_restore_that_lacks_a_file_voids_the_row(tmp_path: Path) -> None:

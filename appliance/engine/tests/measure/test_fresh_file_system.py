@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from strongroom.measure.testbed.fresh_file_system import fresh_file_system
+from kit.daemon_process import wait_for
 
 needs_loops = pytest.mark.skipif(
     os.geteuid() != 0 or not os.path.exists("/dev/loop-control"),
@@ -31,10 +32,11 @@ def test_it_is_an_own_one_and_nothing_of_it_is_left(tmp_path: Path) -> None:
         room = os.statvfs(place)
         assert room.f_bavail * room.f_frsize > 1_000_000
         assert room.f_favail > 100
-        assert len(_devices(place.with_name("place.ext4"))) == 1
+        [device] = _devices(place.with_name("place.ext4"))
+        assert str(tmp_path) in _behind(device)
         (place / "file").write_bytes(b"content")
-    assert _devices(place.with_name("place.ext4")) == []
     assert list(tmp_path.iterdir()) == []
+    wait_for(lambda: str(tmp_path) not in _behind(device))
 
 
 @needs_loops
@@ -57,6 +59,13 @@ def test_where_nothing_can_be_mounted_it_is_a_folder(
         assert not mounted
         (place / "file").write_bytes(b"content")
     assert list(tmp_path.iterdir()) == []
+
+
+def _behind(device: str) -> str:
+    try:
+        return Path(f"/sys/block/{Path(device).name}/loop/backing_file").read_text()
+    except OSError:
+        return ""
 
 
 def _takes_direct_writes(folder: Path) -> bool:

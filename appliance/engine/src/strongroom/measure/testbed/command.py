@@ -181,19 +181,26 @@ def _ends_within(pid: int, seconds: float) -> bool:
         os.close(descriptor)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End it: in order if it can, else with all that it started."""
+def _stop(process: subprocess.Popen[bytes], strangers: AbstractSet[int]) -> None:
+    """End it: in order if it can, else with all that it started; and orphans of it."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        pending = [process.pid]
-        while pending:
-            pid = pending.pop()
-            pending += _children(pid)
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        _kill([process.pid])
         process.wait()
+    # What it started and did not wait for, adopted by this process.
+    _kill([pid for pid in _children(os.getpid()) if pid not in strangers])
+    _reap_orphans(strangers)
+
+
+def _kill(pending: list[int]) -> None:
+    """Kill processes and all below them."""
+    while pending:
+        pid = pending.pop()
+        pending += _children(pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def measure(
@@ -225,7 +232,7 @@ def measure(
                 raise CommandTimeoutError(f"{' '.join(command)} took over {most_seconds:.1f} s")
             _, status, usage = os.wait4(process.pid, 0)
         except BaseException:
-            _stop(process)
+            _stop(process, sampler.strangers)
             raise
         process.returncode = os.waitstatus_to_exitcode(status)
         wall_seconds = clock.elapsed_seconds() - begin

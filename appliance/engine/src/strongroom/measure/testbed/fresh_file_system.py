@@ -3,8 +3,8 @@
 ext4 avoids inodes that were deleted in the last minutes, so on a used one a restore of many files
 is several times as slow as on a machine that was lost, and slower the later its turn.
 
-Its device writes past the page cache, as a disk does. A loop device that does not keeps every page
-twice, and a restore is measured with the kernel's search for memory.
+Its device writes past the page cache, as a disk does. Without that every page would be in memory
+twice, and a restore of many bytes would be measured with the kernel's search for memory.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ def fresh_file_system(place: Path, entries: int, file_bytes: int) -> Iterator[bo
         mounted = made is not None and _mounted(image, place)
         yield mounted
     finally:
-        if mounted:
-            subprocess.run(["umount", place], check=True)
+        let_go(place)
         subprocess.run(["rm", "-rf", "--", place, image], check=True)
 
 
