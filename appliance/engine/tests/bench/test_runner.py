@@ -17,8 +17,8 @@ from bench.contenders import Command, Contender, Place
 from bench.datasets import DATASETS, known_totals
 from bench.runner import RestoreError, RowRunner
 
-from strongroom.measure.testbed.fresh_file_system import let_go
 from kit.daemon_process import wait_for
+from strongroom.measure.testbed.fresh_file_system import let_go
 
 if TYPE_CHECKING:
     from bench.results import RowResult

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from strongroom.measure.testbed.fresh_file_system import fresh_file_system
 from kit.daemon_process import wait_for
+from strongroom.measure.testbed.fresh_file_system import fresh_file_system
 
 needs_loops = pytest.mark.skipif(
     os.geteuid() != 0 or not os.path.exists("/dev/loop-control"),
