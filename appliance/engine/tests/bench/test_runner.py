@@ -137,9 +137,12 @@ def test_a_run_that_is_ended_leaves_nothing_mounted_and_nothing_running(tmp_path
     words = "--rows media --scale 0.02 --steps restore --contenders strongroom --print"
     command = [sys.executable, "-m", "bench", *words.split(), "--work-folder", str(tmp_path)]
     place = tmp_path / "run" / "fresh"
-    with subprocess.Popen(command, cwd=ENGINE, stderr=subprocess.DEVNULL) as bench:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path}
+    with subprocess.Popen(command, cwd=ENGINE, env=environment, stdout=subprocess.DEVNULL) as bench:
         wait_for(lambda: place.is_mount() or bench.poll() is not None)
         if bench.poll() is not None:
+            assert bench.returncode == 0
             pytest.skip("this user cannot mount")
         for _ in range(2):
             bench.send_signal(signal.SIGTERM)
