@@ -8,6 +8,7 @@ import struct
 import threading
 
 import pytest
+from cryptography.hazmat.primitives.kdf import argon2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -338,3 +339,52 @@ def test_two_threads_open_wraps_at_once():
     for thread in threads:
         thread.join(30)
     assert opened == [KEY] * 4
+
+
+def test_work_is_done_while_a_key_is_computed(monkeypatch):
+    wrapped = wrap_key(KEY, b"secret", "", CHEAP)
+    worked = threading.Event()
+    real = argon2.Argon2id
+
+    class Waiting:
+        def __init__(self, **parameters):
+            self._derivation = real(**parameters)
+
+        def derive(self, passphrase):
+            assert worked.wait(30)
+            return self._derivation.derive(passphrase)
+
+    monkeypatch.setattr(argon2, "Argon2id", Waiting)
+    here = threading.get_ident()
+    assert unwrap_key(wrapped, b"secret", worked.set) == KEY
+    callers = []
+    assert unwrap_key(wrapped, b"wrong", lambda: callers.append(threading.get_ident())) is None
+    assert callers == [here]
+
+
+def test_work_that_fails_beside_a_key_leaves_no_thread():
+    wrapped = wrap_key(KEY, b"secret", "", CHEAP)
+
+    def fail():
+        raise ModuleNotFoundError("no module named that", name="that")
+
+    with pytest.raises(ModuleNotFoundError):
+        unwrap_key(wrapped, b"secret", fail)
+    assert "key" not in [thread.name for thread in threading.enumerate()]
+    assert unwrap_key(wrapped, b"secret") == KEY
+
+
+def test_a_key_that_cannot_be_computed_beside_work_is_an_error(monkeypatch):
+    """Not a thread that died, and an answer that is missing."""
+    wrapped = wrap_key(KEY, b"secret", "", CHEAP)
+
+    class Failing:
+        def __init__(self, **parameters):
+            pass
+
+        def derive(self, passphrase):
+            raise MemoryError
+
+    monkeypatch.setattr(argon2, "Argon2id", Failing)
+    with pytest.raises(MemoryError):
+        unwrap_key(wrapped, b"secret", lambda: None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 from strongroom.cli.passphrase import ask_passphrase, given_passphrase
@@ -74,23 +76,31 @@ def open_repository(
     terminal: Terminal,
     need: Need = "read",
     store: Store | None = None,
+    module: str = "",
 ) -> Repository:
     """Open the repository that the user named with the key that the user gave.
 
-    Asks for the passphrase at a terminal where one is needed and none was given. Raises
-    RepositoryNotFoundError, WrongKeyError, UsageError, and KeyRightError when the key lacks the
-    required rights. The caller closes it.
+    Asks for the passphrase at a terminal where one is needed and none was given. `module`: what the
+    command imports next; it is imported while the key is computed from the passphrase, on another
+    core. Raises RepositoryNotFoundError, WrongKeyError, UsageError, and KeyRightError when the key
+    lacks the required rights. The caller closes it.
     """
-    return open_place(repository_place(arguments), arguments.settings, terminal, need, store)
+    place = repository_place(arguments)
+    return open_place(place, arguments.settings, terminal, need, store, module)
 
 
 def open_place(
-    place: str, settings: Settings, terminal: Terminal, need: Need, store: Store | None = None
+    place: str,
+    settings: Settings,
+    terminal: Terminal,
+    need: Need,
+    store: Store | None = None,
+    module: str = "",
 ) -> Repository:
     """Open the repository at `place` as `open_repository` does, with the keys of `settings`."""
     store = store or open_store(place, settings)
     try:
-        repository = _open(store, settings, terminal)
+        repository = _open(store, settings, terminal, module)
         if need == "read":
             _ = repository.restore_key
     except BaseException:
@@ -127,12 +137,13 @@ def _remote_store(place: str, settings: Settings | None) -> Store:
     )
 
 
-def _open(store: Store, settings: Settings, terminal: Terminal) -> Repository:
+def _open(store: Store, settings: Settings, terminal: Terminal, module: str) -> Repository:
     if settings.key_file:
         return Repository.open(store, read_key_file(settings.key_file))
     passphrase = given_passphrase(settings, terminal)
     if passphrase is not None:
-        return Repository.open(store, passphrase)
+        meanwhile = partial(import_module, module) if module else None
+        return Repository.open(store, passphrase, meanwhile)
     try:
         return Repository.open(store, None)
     except WrongKeyError:

@@ -21,6 +21,8 @@ from strongroom.repo.keys.roles import ApplianceKey, PutKey, TicketKey, restore_
 from strongroom.repo.keys.wrapping import unwrap_key
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strongroom.repo.keys.roles import Key, RestoreKey
     from strongroom.stores.store import Store
 
@@ -90,8 +92,16 @@ def decode_config(data: bytes) -> StoredConfig:
     return StoredConfig(config, line, signature if is_whole else b"")
 
 
-def find_key(store: Store, config: Config, secret: bytes | Key | None) -> Key:
-    """The key that a passphrase opens, or the key that is given; WrongKeyError, DamageError."""
+def find_key(
+    store: Store,
+    config: Config,
+    secret: bytes | Key | None,
+    meanwhile: Callable[[], object] | None = None,
+) -> Key:
+    """The key that a passphrase opens, or the key that is given; WrongKeyError, DamageError.
+
+    meanwhile: called while each of them is computed from the passphrase.
+    """
     if isinstance(secret, PutKey | ApplianceKey | TicketKey):
         if secret.repository_id.hex() != config.id:
             raise WrongKeyError(f"this key is of another repository than {store.location}")
@@ -110,7 +120,7 @@ def find_key(store: Store, config: Config, secret: bytes | Key | None) -> Key:
     damage: DamageError | None = None
     for info in store.list("keys"):
         try:
-            key = unwrap_key(store.get("keys", info.name), secret)
+            key = unwrap_key(store.get("keys", info.name), secret, meanwhile)
         except DamageError as error:
             # Another one may be the one that opens with this passphrase.
             damage = error

@@ -117,9 +117,15 @@ class Repository:
         return repository
 
     @classmethod
-    def open(cls, store: Store, secret: bytes | Key | None) -> Repository:
+    def open(
+        cls,
+        store: Store,
+        secret: bytes | Key | None,
+        meanwhile: Callable[[], object] | None = None,
+    ) -> Repository:
         """Open with a passphrase, a key, or None where the repository has no passphrase.
 
+        meanwhile: called while a key is computed from the passphrase, a tenth of a second.
         RepositoryNotFoundError, WrongKeyError, UnknownFormatError, or DamageError when the
         configuration is not what was written.
         """
@@ -130,7 +136,7 @@ class Repository:
                 f"there is no repository at {store.location}; make one with strongroom init"
             ) from error
         stored = decode_config(data)
-        key = find_key(store, stored.config, secret)
+        key = find_key(store, stored.config, secret, meanwhile)
         if not stored.is_of(key):
             raise DamageError(
                 f"the configuration of {store.location} is not what was written: restore the file "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import begin_store, open_repository, read_key_file
@@ -47,6 +48,7 @@ or one of several paths is not there (17 with --missing-is-error). Exit code 4: 
 named is there; no snapshot.
 """
 
+_ENGINE = "strongroom.jobs.backup.backup"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -157,8 +159,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     else:
         source, options = _of_fileset(arguments, options, terminal)
     store = begin_store(arguments, options.tuning.shard_count())
-    # Imported while a remote store is being connected: it imports numpy.
-    from strongroom.jobs.backup.backup import back_up
+    if arguments.settings.key_file:
+        import_module(_ENGINE)  # while a remote store is being connected
 
     def tell(entry: ExaminedEntry) -> None:
         path = shown_path(entry.path)
@@ -167,8 +169,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         reason = f": {entry.reason}" if entry.reason else ""
         terminal.line(f"{entry.action:<12}{printable(path)}{reason}")
 
-    repository = open_repository(arguments, terminal, "write", store)
+    repository = open_repository(arguments, terminal, "write", store, _ENGINE)
     try:
+        from strongroom.jobs.backup.backup import back_up
+
         report = back_up(
             repository, source, options, lambda: show_progress(terminal, "backup"), tell
         )

@@ -60,14 +60,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Check; raises CheckFailedError when something is damaged."""
-    from strongroom.jobs.check.check import CheckOptions, check
-    from strongroom.repo.snapshots import find_snapshot
-
     if arguments.processes < 0:
         raise UsageError("--processes takes a number from 0 on")
     subset = None if arguments.read_data is None else parse_subset(arguments.read_data)
-    repository = open_repository(arguments, terminal, "read")
+    module = "strongroom.jobs.check.check"
+    repository = open_repository(arguments, terminal, "read", module=module)
     try:
+        from strongroom.jobs.check.check import CheckOptions, check
+        from strongroom.repo.snapshots import find_snapshot
+
         ids: tuple[str, ...] = ()
         if arguments.snapshot:
             known = repository.snapshots()

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
-from strongroom.cli.commands.prune import add_prune_options, prune_options, run_prune
+from strongroom.cli.commands.prune import (
+    PRUNE_MODULE,
+    add_prune_options,
+    prune_options,
+    run_prune,
+)
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters, shown_path
 from strongroom.cli.table import Column, write_table
@@ -107,7 +112,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     rules = _rules(arguments)
     if arguments.snapshots and not rules.is_empty:
         raise UsageError("name snapshots or state rules, not both")
-    repository = open_repository(arguments, terminal, "read")
+    module = PRUNE_MODULE if arguments.prune else ""
+    repository = open_repository(arguments, terminal, "read", module=module)
     try:
         choice = SnapshotChoice(arguments, repository)
         choice.warn(terminal)

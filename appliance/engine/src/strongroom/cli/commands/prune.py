@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from strongroom.jobs.upkeep.prune_options import PruneOptions, PruneReport
     from strongroom.repo.repository import Repository
 
+PRUNE_MODULE = "strongroom.jobs.upkeep.prune"
+
 EPILOG = """\
 examples:
   strongroom prune
@@ -93,7 +95,7 @@ def prune_options(arguments: argparse.Namespace) -> PruneOptions:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Prune and print the report."""
     options = prune_options(arguments)
-    repository = open_repository(arguments, terminal, "read")
+    repository = open_repository(arguments, terminal, "read", module=PRUNE_MODULE)
     try:
         run_prune(repository, options, terminal)
     finally:

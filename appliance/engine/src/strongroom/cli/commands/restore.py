@@ -135,7 +135,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return restore_through_director(arguments, terminal)
     options = _options(arguments, terminal)
     lines = RestoreLines(terminal)
-    repository = open_repository(arguments, terminal)
+    module = "strongroom.jobs.restore.restore"
+    repository = open_repository(arguments, terminal, module=module)
     try:
         wanted = arguments.snapshot.partition(":")[0]
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)

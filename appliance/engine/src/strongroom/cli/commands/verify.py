@@ -68,7 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Compare; CheckFailedError when something differs."""
     options = _options(arguments)
-    repository = open_repository(arguments, terminal)
+    module = "strongroom.jobs.verify.verify"
+    repository = open_repository(arguments, terminal, module=module)
     try:
         wanted = arguments.snapshot.partition(":")[0]
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)

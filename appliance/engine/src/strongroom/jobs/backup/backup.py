@@ -28,7 +28,7 @@ from strongroom.jobs.writing.stored_chunks import StoredChunks
 from strongroom.printable import printable
 from strongroom.progress import NullProgress
 from strongroom.repo.newest_known import NewestKnown
-from strongroom.repo.packs import KIND_LISTING
+from strongroom.repo.packs import KIND_LISTING, PACK_SIZE_BYTES
 from strongroom.repo.snapshots import Snapshot, Totals
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class _Backup:
                 self._stored.blocks,
                 lambda: self._new_pack(self._repository, KIND_LISTING),
                 self._take_footer,
-                options.pack_size_bytes,
+                options.pack_size_bytes or PACK_SIZE_BYTES,
                 NullProgress(),
                 None if keeper is None else keeper.add,
                 None if parent is None else parent.reference_of,

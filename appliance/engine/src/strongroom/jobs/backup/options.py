@@ -15,7 +15,6 @@ from strongroom.knobs.table import (
     default_switch,
     default_word,
 )
-from strongroom.repo.packs import PACK_SIZE_BYTES
 
 if TYPE_CHECKING:
     from strongroom.filesets.rules import FileSetRules
@@ -85,7 +84,7 @@ class BackupOptions:
     named paths that are not there. share_below: public files below these folders are offered to
     share (of `scan.share_folders`). tells_entries: report what becomes of each entry.
     counts_ahead: without a parent count what there is, for the progress. pack_size_bytes: a pack is
-    finished at this size; a property of the format, which only tests change.
+    finished at this size, a property of the format, which only tests change.
     """
 
     host: str
@@ -104,7 +103,7 @@ class BackupOptions:
     cache_folder: bytes | None = None
     tells_entries: bool = False
     counts_ahead: bool = False
-    pack_size_bytes: int = PACK_SIZE_BYTES
+    pack_size_bytes: int | None = None
 
     def attribute_options(self) -> dict[str, str]:
         """What rows hold besides content, as the snapshot records it.

@@ -12,11 +12,15 @@ from __future__ import annotations
 import struct
 import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from strongroom import clock
 from strongroom.errors import DamageError, UnknownFormatError
 from strongroom.repo.keys.derivation import REPOSITORY_ID_SIZE, SECRET_SIZE
 from strongroom.repo.keys.roles import RestoreKey, restore_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MAGIC = b"SRKY"
 _VERSION = 1
@@ -72,13 +76,18 @@ def wrap_key(key: RestoreKey, passphrase: bytes, label: str, cost: Argon2Cost) -
     return head + ChaCha20Poly1305(wrapping_key).encrypt(bytes(12), secrets, head)
 
 
-def unwrap_key(wrapped: bytes, passphrase: bytes) -> RestoreKey | None:
-    """The restore key, or None when the passphrase is wrong (or the wrap is damaged)."""
+def unwrap_key(
+    wrapped: bytes, passphrase: bytes, meanwhile: Callable[[], object] | None = None
+) -> RestoreKey | None:
+    """The restore key, or None when the passphrase is wrong (or the wrap is damaged).
+
+    meanwhile: called in this thread while another computes.
+    """
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
     info, salt, head_size = _parse_wrap(wrapped)
-    cipher = ChaCha20Poly1305(_stretch(passphrase, salt, info.cost))
+    cipher = ChaCha20Poly1305(_stretch(passphrase, salt, info.cost, meanwhile))
     try:
         secrets = cipher.decrypt(bytes(12), wrapped[head_size:], wrapped[:head_size])
     except (InvalidTag, ValueError):
@@ -94,19 +103,49 @@ def wrap_info(wrapped: bytes) -> WrapInfo:
     return _parse_wrap(wrapped)[0]
 
 
-def _stretch(passphrase: bytes, salt: bytes, cost: Argon2Cost) -> bytes:
+def _stretch(
+    passphrase: bytes,
+    salt: bytes,
+    cost: Argon2Cost,
+    meanwhile: Callable[[], object] | None = None,
+) -> bytes:
     from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
+    derivation = Argon2id(
+        salt=salt,
+        length=32,
+        iterations=cost.iterations,
+        lanes=cost.lanes,
+        memory_cost=cost.memory_kib,
+    )
     # OpenSSL computes the lanes in a thread pool shared by all derivations of a process. Two
     # concurrent ones starve each other: they block forever, or fail for lack of memory.
     with _stretching:
-        return Argon2id(
-            salt=salt,
-            length=32,
-            iterations=cost.iterations,
-            lanes=cost.lanes,
-            memory_cost=cost.memory_kib,
-        ).derive(passphrase)
+        if meanwhile is None:
+            return derivation.derive(passphrase)
+        return _beside(meanwhile, lambda: derivation.derive(passphrase))
+
+
+def _beside(work: Callable[[], object], compute: Callable[[], bytes]) -> bytes:
+    """What `compute` returns or raises, in a thread of its own while this one does `work`."""
+    ended: list[bytes | Exception] = []
+
+    def run() -> None:
+        try:
+            ended.append(compute())
+        except Exception as error:  # noqa: BLE001 - raised below, in the thread that asked
+            ended.append(error)
+
+    thread = threading.Thread(target=run, name="key")
+    thread.start()
+    try:
+        work()
+    finally:
+        thread.join()
+    (outcome,) = ended
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def _parse_wrap(wrapped: bytes) -> tuple[WrapInfo, bytes, int]:

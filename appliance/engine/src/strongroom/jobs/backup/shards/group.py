@@ -28,7 +28,7 @@ from strongroom.jobs.workers.channel import CoordinatorChannel, channel_pair
 from strongroom.jobs.workers.fork import await_workers, fork_worker, stop_workers
 from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings, OpenPack
 from strongroom.jobs.writing.stages import StageTimes
-from strongroom.repo.packs import KIND_DATA
+from strongroom.repo.packs import KIND_DATA, PACK_SIZE_BYTES
 from strongroom.scan.mounts import mounts_of
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class ShardGroup:
                 compressions_of(self._options),
                 -(-tuning.workers // shard_count),
                 -(-tuning.upload_queue_size // shard_count),
-                self._options.pack_size_bytes,
+                self._options.pack_size_bytes or PACK_SIZE_BYTES,
                 adapts=not tuning.workers,
             ),
             lambda: self._new_pack(repository, KIND_DATA),
