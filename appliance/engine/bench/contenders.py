@@ -127,9 +127,6 @@ def _strongroom_at(program: str, name: str, work_folder: Path) -> Contender:
         options = ["--repo", str(place.repository)]
         return [Command([program, command, *options, *arguments])]
 
-    def prune(place: Place) -> list[Command]:
-        return call(place, "forget", "--keep-last", "1") + call(place, "prune")
-
     return Contender(
         name=name,
         version=_version(program, "version"),
@@ -142,7 +139,7 @@ def _strongroom_at(program: str, name: str, work_folder: Path) -> Contender:
         restore=lambda place: call(
             place, "restore", "latest", "--target", str(place.restored), "--keep-privileges"
         ),
-        prune=prune,
+        prune=lambda place: call(place, "forget", "--keep-last", "1", "--prune"),
         start_up=lambda place: {
             "help": [Command([program, "--help"])],
             "snapshots": call(place, "snapshots"),

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.datasets import tree_totals
-from bench.network.bacula import Bacula, BaculaJob
 from bench.network.samples import Sample
 from bench.runner import remove
+from strongroom.measure.testbed.bacula import Bacula, BaculaSettings
 from strongroom.measure.testbed.command import measure
 from strongroom.measure.testbed.daemons import plain_environment
 from strongroom.measure.testbed.link import slow_link
@@ -75,11 +75,11 @@ def network_way(name: str, mode: str, *words: str, delay_milliseconds: float | N
     return Way(name, run)
 
 
-def bacula_way(name: str, programs: Path, job: BaculaJob) -> Way:
+def bacula_way(name: str, programs: Path, settings: BaculaSettings) -> Way:
     """Bacula's three daemons."""
 
     def run(place: Place, way: str, number: int) -> Sample:
-        with Bacula(programs, place.folder, place.data, job) as bacula:
+        with Bacula(programs, place.folder, [[place.data]], settings) as bacula:
             subprocess.run(["sync"], check=True)
             result = bacula.run()
         return Sample(

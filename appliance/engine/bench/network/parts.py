@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench.network.bacula import BaculaJob
 from bench.network.jobs import Way, bacula_way, local_way, network_way
+from strongroom.measure.testbed.bacula import BaculaSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +66,6 @@ def peer_ways(programs: Path, compressions: tuple[str, ...]) -> list[Way]:
             if name != "lzo":
                 words = ("--compression", ours)
                 ways.append(network_way(f"strongroom, {name}, {mode}", mode, *words))
-            job = BaculaJob(of_files, on_wire, mode == "tls")
-            ways.append(bacula_way(f"bacula, {name}, {mode}", programs, job))
+            settings = BaculaSettings(of_files, on_wire, mode == "tls")
+            ways.append(bacula_way(f"bacula, {name}, {mode}", programs, settings))
     return ways

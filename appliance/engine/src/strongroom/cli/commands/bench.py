@@ -33,7 +33,8 @@ examples:
   strongroom bench hashbackup --shards 1,2,4,8,16
 
 Conditions are measured in turns. Everything is made in a folder that is removed afterwards. tar
-with zstd, restic, rustic and borg are measured beside where they are installed. Measure when
+with zstd, restic, rustic and borg are measured beside where they are installed, and in the suites
+bacula-latency and bacula-nfs Bacula (bacula-director-sqlite3, -sd, -fd, -console). Measure when
 nothing else runs; beside other programs only the ratios say something, and the report says so.
 """
 EPILOG = _EPILOG.format(
