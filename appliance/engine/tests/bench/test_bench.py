@@ -393,5 +393,6 @@ def test_our_commands_are_those_of_the_command_line(tmp_path: Path) -> None:
         contender = CONTENDERS[OURS](tmp_path)
     place = Place(tmp_path / "repository", tmp_path / "data", tmp_path / "restored")
     words = [[c.arguments[1] for c in contender.commands(step, place)] for step in STEPS]
-    assert words == [["backup"], ["backup"], ["backup"], ["restore"], ["forget", "prune"]]
+    assert words == [["backup"], ["backup"], ["backup"], ["restore"], ["forget"]]
+    assert "--prune" in contender.commands("prune", place)[0].arguments
     assert contender.version[0].isdigit()
