@@ -84,7 +84,7 @@ class BackupOptions:
     named paths that are not there. share_below: public files below these folders are offered to
     share (of `scan.share_folders`). tells_entries: report what becomes of each entry.
     counts_ahead: without a parent count what there is, for the progress. pack_size_bytes: a pack is
-    finished at this size, a property of the format, which only tests change.
+    finished at this size; None: as the format has it, only tests say another.
     """
 
     host: str
