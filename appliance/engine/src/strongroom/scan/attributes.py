@@ -21,6 +21,12 @@ from strongroom.scan.directory import UnreadableName
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+# What a file system derives from an attribute or an inode and shows as an attribute of its own: to
+# set it is wrong elsewhere, to remove it removes what it shows. XFS shows root each ACL as it
+# stores it; the kernel authenticates attributes of one inode with a key of the machine (EVM).
+_SHADOWS: Final = frozenset((b"trusted.SGI_ACL_FILE", b"trusted.SGI_ACL_DEFAULT"))
+_EVM: Final = b"security.evm"
+_EVM_OF_MACHINE: Final = b"\x02"  # others are signatures, which are right on every machine
 _HEAD: Final = struct.Struct("<HI")
 _ACL_PREFIX: Final = "system."
 _UNSUPPORTED: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -37,6 +43,11 @@ SETTABLE_FLAGS: Final = 0x000380FF | 0x400 | 0x4000 | 0x800000 | 0x2000000 | 0x2
 _OPEN_TO_ASK: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 
+def is_shadow(name: bytes, value: bytes) -> bool:
+    """Whether an attribute only shows another one, so that it is neither stored nor restored."""
+    return name in _SHADOWS or (name == _EVM and value[:1] == _EVM_OF_MACHINE)
+
+
 def encode_xattrs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
     """The canonical encoding; b"" for no attribute."""
     parts: list[bytes] = []
@@ -46,7 +57,10 @@ def encode_xattrs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def decode_xattrs(encoded: bytes) -> list[tuple[bytes, bytes]]:
-    """The (name, value) pairs of an encoding. Raises DamageError when it is not one."""
+    """The (name, value) pairs of an encoding, without shadows, which older snapshots hold.
+
+    Raises DamageError when it is not an encoding.
+    """
     pairs: list[tuple[bytes, bytes]] = []
     offset = 0
     while offset < len(encoded):
@@ -58,7 +72,9 @@ def decode_xattrs(encoded: bytes) -> list[tuple[bytes, bytes]]:
         offset = middle + value_length
         if offset > len(encoded) or not name_length or b"\0" in encoded[start:middle]:
             raise DamageError("extended attributes of a row are not well formed")
-        pairs.append((encoded[start:middle], encoded[middle:offset]))
+        pair = encoded[start:middle], encoded[middle:offset]
+        if not is_shadow(*pair):
+            pairs.append(pair)
     return pairs
 
 
@@ -119,7 +135,9 @@ def _read_set(
             if error.errno != _GONE:
                 failures.append(UnreadableName(row, name, error))
             continue
-        pairs.append((os.fsencode(attribute), value))
+        pair = os.fsencode(attribute), value
+        if not is_shadow(*pair):
+            pairs.append(pair)
     return encode_xattrs(pairs)
 
 

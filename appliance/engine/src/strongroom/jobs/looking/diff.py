@@ -17,6 +17,7 @@ from strongroom.repo.listing.page import page_key
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.rows import UNREADABLE
 from strongroom.rows.views import RowView, views
+from strongroom.scan.attributes import decode_xattrs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +151,7 @@ class SnapshotComparison:
                 ("owner", before.uid, after.uid),
                 ("group", before.gid, after.gid),
                 ("mtime", before.mtime_ns, after.mtime_ns),
-                ("xattrs", before.xattrs, after.xattrs),
+                ("xattrs", decode_xattrs(before.xattrs), decode_xattrs(after.xattrs)),
                 ("flags", before.flags, after.flags),
                 ("state", before.state, after.state),
             )

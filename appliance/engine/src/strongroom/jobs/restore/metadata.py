@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom.jobs.restore.options import EntryKind
 from strongroom.printable import printable
-from strongroom.scan.attributes import SETTABLE_FLAGS, decode_xattrs, read_flags
+from strongroom.scan.attributes import SETTABLE_FLAGS, decode_xattrs, is_shadow, read_flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ _ACL_PREFIX: Final = b"system.posix_acl_"
 _BEFORE_MODE: Final = (b"user.", b"trusted.")
 # Attributes that an existing entry loses when the snapshot's row has none; labels that the
 # system gives by its own policy (SELinux and others) stay.
-_REMOVABLE: Final = (b"user.", b"trusted.", b"security.capability", _ACL_PREFIX)
+_REMOVABLE: Final = (b"user.", b"trusted.", b"btrfs.", b"security.capability", _ACL_PREFIX)
 _SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 
 Place = int | bytes
@@ -83,6 +83,10 @@ class MetadataSetter:
             self._make_writable(where, row, status)
         for name in surplus:
             self._remove_xattr(where, row.name, name)
+        if surplus:
+            # One may have been another view of a wanted attribute, which is gone with it then.
+            present = self._present_xattrs(where, row.name)
+            missing = [pair for pair in wanted.items() if present.get(pair[0]) != pair[1]]
         for name, value in missing:
             if name.startswith(_BEFORE_MODE):
                 self._set_xattr(where, row.name, name, value)
@@ -178,7 +182,8 @@ class MetadataSetter:
     def _present_xattrs(self, where: Place, name: bytes) -> dict[bytes, bytes]:
         try:
             names = os.listxattr(where)
-            return {os.fsencode(each): os.getxattr(where, each) for each in names}
+            found = {os.fsencode(each): os.getxattr(where, each) for each in names}
+            return {each: value for each, value in found.items() if not is_shadow(each, value)}
         except OSError as error:
             if error.errno not in (errno.ENOTSUP, errno.EACCES, errno.ENODATA):
                 self._problem(EntryKind.XATTR, name, reason_of(error))
