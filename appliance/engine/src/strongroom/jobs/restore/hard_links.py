@@ -2,24 +2,28 @@
 
 The first wanted name of an inode is restored like any other row. The others wait until all tasks
 up to that one have ended, then they are linked to it. If the first name does not match the
-snapshot (it was kept as --overwrite asks, or failed), the next name replaces it.
+snapshot (it was kept as --overwrite asks, or failed), the next name replaces it. A name that cannot
+be linked to it (it is on another file system, or this one has no links or no more of them) becomes
+a copy of its own, to which further names are linked where that is possible.
 
 Memory: one entry for each inode whose names have not all been seen.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.existing_entries import is_kept
 from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.options import Action, EntryKind, Overwrite
 from strongroom.jobs.restore.target_directories import TargetDirectories, status_of, temporary_name
+from strongroom.printable import printable
 from strongroom.rows.rows import decode_rows
-from strongroom.rows.views import views
+from strongroom.rows.views import join_path, views
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +32,17 @@ if TYPE_CHECKING:
     from strongroom.jobs.restore.worker import RowRestorer
     from strongroom.jobs.workers.marks import Marks
     from strongroom.rows.views import RowView
+
+
+# The name cannot be another one of that file, but can hold the same content.
+_NOT_TO_BE_LINKED: Final = frozenset(
+    (
+        errno.EXDEV, errno.EMLINK, errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.ENOSYS,
+        errno.EINVAL, errno.ENOENT,
+    )
+)  # fmt: skip
+# Copies that a further name is tried with: each is on a file system of its own, or was full.
+_MOST_COPIES: Final = 4
 
 
 class _FirstName(NamedTuple):
@@ -55,23 +70,32 @@ class Links:
         overwrite: Overwrite,
         restore_instead: Callable[[OtherName], None],
     ) -> None:
-        """`restore_instead` restores a name as a file and calls `is_first` for it."""
+        """`restore_instead` restores a name as a file and calls `is_copy` for it."""
         self._restore_instead = restore_instead
         self._restorer = restorer
         self._sources = TargetDirectories(root_fd)
         self._overwrite = overwrite
-        self._first: dict[Inode, _FirstName] = {}
+        # The newest last; all but that one are complete.
+        self._first: dict[Inode, list[_FirstName]] = {}
         self._names_left: dict[Inode, int] = {}
         self._unusable: set[Inode] = set()
         self._waiting: deque[OtherName] = deque()
+        self._has_said_why = False
 
     def is_first(self, inode: Inode, place: bytes, name: bytes, link_count: int, mark: int) -> bool:
         """Whether this is the first name of its inode; `mark` is the task that restores it."""
         if inode in self._first:
             return False
-        self._first[inode] = _FirstName(place, name, mark)
+        self._first[inode] = [_FirstName(place, name, mark)]
         self._names_left[inode] = link_count - 1
         return True
+
+    def is_copy(self, inode: Inode, place: bytes, name: bytes, mark: int) -> None:
+        """The name is restored as a file of its own by the task of `mark`."""
+        self._first[inode] = [
+            *self._first[inode][1 - _MOST_COPIES :],
+            _FirstName(place, name, mark),
+        ]
 
     def add(self, name: OtherName) -> None:
         """A name that is not the first of its inode."""
@@ -83,22 +107,22 @@ class Links:
 
     def has_mark(self, inode: Inode, mark: int) -> None:
         """The first name of `inode` is restored by another task than assumed."""
-        self._first[inode] = self._first[inode]._replace(mark=mark)
+        self._first[inode][-1] = self._first[inode][-1]._replace(mark=mark)
 
     def link_ready(self, marks: Marks) -> None:
         """Link the names whose first one is complete, or restore one instead."""
         while self._waiting:
             other = self._waiting[0]
             first = self._first[other.inode]
-            if not marks.has_ended(first.mark):
+            if not marks.has_ended(first[-1].mark):
                 return
             self._waiting.popleft()
             if other.inode in self._unusable:
                 self._unusable.discard(other.inode)
-                del self._first[other.inode], self._names_left[other.inode]
+                first.pop()
                 self._restore_instead(other)
-                continue
-            self._link(other, first)
+            elif not self._link(other, first):
+                self._restore_instead(other)
             self._names_left[other.inode] -= 1
             if self._names_left[other.inode] <= 0:
                 del self._names_left[other.inode], self._first[other.inode]
@@ -108,16 +132,36 @@ class Links:
         """Whether a name still waits."""
         return bool(self._waiting)
 
-    def _link(self, other: OtherName, first: _FirstName) -> None:
+    def _link(self, other: OtherName, first: list[_FirstName]) -> bool:
+        """Whether the name is settled; else it is to become a copy of its own."""
         tally = self._restorer.tally
         tally.place = other.place
         row = next(views(decode_rows(other.rows)))
         try:
-            tally.step(self._make_link(other.place, row, first), row.name)
+            for one in reversed(first):
+                try:
+                    tally.step(self._make_link(other.place, row, one), row.name)
+                    return True
+                except OSError as error:
+                    if error.errno not in _NOT_TO_BE_LINKED:
+                        raise
+                    refusal = error
         except OSError as error:
             tally.problem(EntryKind.LINK, row.name, reason_of(error))
+            return True
         except DamageError as error:
             tally.problem(EntryKind.LINK, row.name, str(error))
+            return True
+        if not self._has_said_why:
+            self._has_said_why = True
+            path = printable(join_path(first[0].place, first[0].name))
+            tally.problem(
+                EntryKind.LINK,
+                row.name,
+                f"it cannot be another name of {path} here ({reason_of(refusal)}), so it becomes a "
+                "file of its own with the same content, as do all further names of this kind",
+            )
+        return False
 
     def _make_link(self, place: bytes, row: RowView, first: _FirstName) -> Action:
         self._restorer.directories.enter(place)

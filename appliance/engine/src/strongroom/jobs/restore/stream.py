@@ -343,10 +343,10 @@ class RestoreStream:
         self._pool.drain()
 
     def _restore_instead(self, other: OtherName) -> None:
-        """The first name of an inode failed: restore this one as a file."""
+        """The first name of an inode failed or cannot be linked to: restore this one as a file."""
         row = next(views(decode_rows(other.rows)))
         mark = self._marks.begin()
-        self._links.is_first(other.inode, other.place, row.name, row.link_count, mark)
+        self._links.is_copy(other.inode, other.place, row.name, mark)
         entry = RowsEntry(other.place, other.is_new, [], other.rows)
         self._submit([entry], [mark], 1, max(0, row.size))
 
