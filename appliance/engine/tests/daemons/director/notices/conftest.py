@@ -93,16 +93,22 @@ class Told:
         await self.director.service.notices.deliver()
 
     def events(self) -> list[tuple[str, str]]:
-        """Event and state of each incident that the webhook was told."""
+        """Event and state of each incident that the webhook was told, but for reminders."""
         return [
             (one["event"], one["state"])
             for asked in self.web.asked
             for one in asked.json["notices"]
+            if not one["reminder"]
         ]
 
     def titles(self) -> list[str]:
-        """What the webhook was told, in words."""
-        return [one["title"] for asked in self.web.asked for one in asked.json["notices"]]
+        """What the webhook was told, in words, but for reminders."""
+        return [
+            one["title"]
+            for asked in self.web.asked
+            for one in asked.json["notices"]
+            if not one["reminder"]
+        ]
 
     def mailed(self) -> list[str]:
         """The subjects of the mails, without the name of the director."""

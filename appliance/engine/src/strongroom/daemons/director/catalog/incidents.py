@@ -2,8 +2,13 @@
 
 `settle` compares what is wrong now with the open incidents. A new condition opens one, a condition
 that has gone ends its incident, and each of both is stored in one transaction with the messages
-about it. What is wrong already is told to nobody again, whoever asks, however often, also after a
-restart. A warning that has become an error is a new incident, which replaces the old one.
+about it. A warning that has become an error is a new incident, which replaces the old one.
+
+A destination knows of an incident once a message about it was delivered, and only then: `told` is
+written when its server has accepted it. While an incident lasts, `settle` adds messages for each
+destination that does not know of it and has none waiting, whatever the reason: it is new, it was
+changed, it wants more events than before, its messages were given up. So nobody gets one twice, and
+everybody gets one, also after a restart.
 """
 
 from __future__ import annotations
@@ -15,13 +20,20 @@ from sqlalchemy import delete, insert, select, update
 
 from strongroom import clock
 from strongroom.config.values.notice_events import EVENTS
-from strongroom.daemons.director.catalog.outbox import insert_messages
+from strongroom.daemons.director.catalog.outbox import (
+    QueuedNotices,
+    incident_of,
+    insert_messages,
+    note_works,
+    queued_notices,
+    remove_messages,
+)
 from strongroom.daemons.director.catalog.storable_text import plain
 from strongroom.daemons.director.catalog.tables import INCIDENTS
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -50,8 +62,15 @@ class Condition(NamedTuple):
     storage: str = ""
 
 
+class Delivered(NamedTuple):
+    """The last message about an incident that a destination accepted: when, and at which place."""
+
+    time_ns: int
+    place: str
+
+
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
-    """A condition as it was told. told: the destinations that were told. ended_ns: 0: it lasts."""
+    """A condition as it was found first. told: by destination; ended_ns: 0 while it lasts."""
 
     id: str
     topic: str
@@ -66,7 +85,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     since_ns: int = 0
     opened_ns: int = 0
     ended_ns: int = 0
-    told: tuple[str, ...] = ()
+    told: Mapping[str, Delivered] = {}
 
     @property
     def is_error(self) -> bool:
@@ -75,13 +94,13 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Announcer(Protocol):
-    """Says who is told what of an incident."""
+    """Says which destination gets which message about an incident."""
 
-    def opened(self, incident: Incident) -> Sequence[OutgoingMessage]:
-        """The messages about a new incident."""
+    def due(self, lasting: Sequence[Incident], queued: QueuedNotices) -> Sequence[OutgoingMessage]:
+        """To those that do not know of it yet, and the weekly reminders."""
 
-    def over(self, incident: Incident) -> Sequence[OutgoingMessage]:
-        """The messages to those who were told of it: it is over."""
+    def over(self, incident: Incident, queued: QueuedNotices) -> Sequence[OutgoingMessage]:
+        """To those that know of it, or will: it is over."""
 
 
 def open_incidents(catalog: Catalog) -> list[Incident]:
@@ -114,24 +133,28 @@ def settle(
         if known is None or _rank(one) < _rank(known):
             worst[one.topic] = one
     with catalog.reading() as connection:
-        if not _has_news(_open(connection), worst, judged):
+        open_now = _open(connection)
+        is_news = _has_news(open_now, worst, judged)
+        if not is_news and not announcer.due(open_now, queued_notices(connection)):
             return False
     now_ns = clock.now_ns()
     with catalog.writing() as connection:
         lasting = {one.topic: one for one in _open(connection)}
+        queued = queued_notices(connection)
         messages: list[OutgoingMessage] = []
-        for incident in lasting.values():
+        for incident in list(lasting.values()):
             condition = worst.get(incident.topic)
             if condition is None and judged(incident):
                 ended = msgspec.structs.replace(incident, ended_ns=now_ns)
-                messages += announcer.over(ended)
-                _end(connection, incident.id, now_ns)
-            elif condition is not None and _is_worse(condition, incident):
-                _end(connection, incident.id, now_ns)
+                messages += announcer.over(ended, queued)
+            elif condition is None or not _is_worse(condition, incident):
+                continue
+            _end(connection, incident.id, now_ns)
+            del lasting[incident.topic]
         for condition in worst.values():
-            present = lasting.get(condition.topic)
-            if present is None or _is_worse(condition, present):
-                messages += _add(connection, _new(condition, now_ns), announcer)
+            if condition.topic not in lasting:
+                lasting[condition.topic] = _add(connection, _new(condition, now_ns))
+        messages += announcer.due(list(lasting.values()), queued)
         insert_messages(connection, messages)
     return True
 
@@ -144,20 +167,40 @@ def note_once(catalog: Catalog, conditions: Iterable[Condition], announcer: Anno
     now_ns = clock.now_ns()
     with catalog.writing() as connection:
         known = _known(connection, found)
-        messages: list[OutgoingMessage] = []
-        for topic, condition in found.items():
-            if topic not in known:
-                incident = msgspec.structs.replace(_new(condition, now_ns), ended_ns=now_ns)
-                messages += _add(connection, incident, announcer)
-        insert_messages(connection, messages)
+        added = [
+            _add(connection, msgspec.structs.replace(_new(condition, now_ns), ended_ns=now_ns))
+            for topic, condition in found.items()
+            if topic not in known
+        ]
+        insert_messages(connection, announcer.due(added, QueuedNotices()))
 
 
 def add_ended(catalog: Catalog, incident: Incident, messages: Sequence[OutgoingMessage]) -> None:
     """Enter an incident that was told while it could not be stored, and the messages of its end."""
     with catalog.writing() as connection:
-        row = {**msgspec.structs.asdict(incident), "told": list(incident.told)}
-        connection.execute(insert(INCIDENTS), [row])
+        _add(connection, incident)
         insert_messages(connection, messages)
+
+
+def note_delivered(
+    catalog: Catalog, messages: Sequence[OutgoingMessage], destination: str, place: str
+) -> None:
+    """A destination has accepted these: they leave the outbox, and it knows of their incidents.
+
+    place: where it was, as `Delivered` has it.
+    """
+    delivered = Delivered(clock.now_ns(), place)
+    known = [incident_of(one) for one in messages]
+    with catalog.writing() as connection:
+        # Other destinations are noted at the same time.
+        columns = (INCIDENTS.c.id, INCIDENTS.c.told, INCIDENTS.c.opened_ns)
+        mine = select(*columns).where(INCIDENTS.c.id.in_(known))
+        for row in connection.execute(mine.with_for_update()).all():
+            told = {**_told(row.told, row.opened_ns), destination: delivered}
+            changed = update(INCIDENTS).where(INCIDENTS.c.id == row.id)
+            connection.execute(changed.values(told=told))
+        note_works(connection, destination)
+        remove_messages(connection, [one.id for one in messages])
 
 
 def new_incident(condition: Condition) -> Incident:
@@ -203,14 +246,10 @@ def _new(condition: Condition, now_ns: int) -> Incident:
     )
 
 
-def _add(
-    connection: Connection, incident: Incident, announcer: Announcer
-) -> Sequence[OutgoingMessage]:
-    messages = announcer.opened(incident)
-    told = sorted({one.destination for one in messages})
-    row = {**msgspec.structs.asdict(incident), "told": told}
+def _add(connection: Connection, incident: Incident) -> Incident:
+    row = {**msgspec.structs.asdict(incident), "told": dict(incident.told)}
     connection.execute(insert(INCIDENTS), [row])
-    return messages
+    return incident
 
 
 def _end(connection: Connection, incident_id: str, now_ns: int) -> None:
@@ -231,4 +270,11 @@ def _known(connection: Connection, topics: Collection[str]) -> set[str]:
 
 def _incident(row: Any) -> Incident:
     fields = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's API for columns of a row
-    return Incident(**{**fields, "told": tuple(fields["told"])})
+    return Incident(**{**fields, "told": _told(fields["told"], fields["opened_ns"])})
+
+
+def _told(stored: Any, opened_ns: int) -> dict[str, Delivered]:
+    """As stored; older versions listed the destinations that were to get the first message."""
+    if isinstance(stored, list):
+        return {key: Delivered(opened_ns, "") for key in stored}
+    return {key: Delivered(*one) for key, one in stored.items()}

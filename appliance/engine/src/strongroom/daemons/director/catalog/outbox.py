@@ -2,21 +2,25 @@
 
 A message is stored together with what it is about, and removed when it was sent. So none is lost by
 a restart; one whose answer was lost is sent again, with the same id.
+
+Since when a destination fails is a fact of its own: it outlives the messages, which may be given up
+or expire, and ends with the first message that the destination accepts.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from sqlalchemy import delete, func, insert, select, update
 
+from strongroom import clock
 from strongroom.daemons.director.catalog.state import set_state
 from strongroom.daemons.director.catalog.storable_text import plain
-from strongroom.daemons.director.catalog.tables import OUTBOX
+from strongroom.daemons.director.catalog.tables import OUTBOX, STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -27,6 +31,8 @@ MOST_WAITING: Final = 500
 # How many of those that were given up are kept, in all.
 MOST_DEAD: Final = 500
 _LONGEST_ERROR: Final = 500
+# Before the destination, in the table of states.
+_FAILING: Final = "failing destination "
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,16 +54,39 @@ class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
     content: dict[str, Any] = {}
 
 
-def post(
-    catalog: Catalog, messages: Sequence[OutgoingMessage], noted: tuple[str, Any] | None = None
-) -> None:
-    """Store messages; those whose id is there already stay as they are.
+class Failing(NamedTuple):
+    """A destination that accepts nothing: since when, and its last error."""
 
-    noted: name and value of a state that is stored with them.
+    since_ns: int
+    error: str
+
+
+class QueuedNotices(NamedTuple):
+    """What waits. pairs: incident and destination of notices; counts: messages by destination."""
+
+    pairs: frozenset[tuple[str, str]] = frozenset()
+    counts: Mapping[str, int] = {}
+
+    def room(self, destination: str) -> int:
+        """How many more may wait for it."""
+        return MOST_WAITING - self.counts.get(destination, 0)
+
+
+def post(
+    catalog: Catalog,
+    messages: Sequence[OutgoingMessage],
+    noted: tuple[str, Any] | None = None,
+    instead_of: Sequence[str] = (),
+) -> None:
+    """Store messages; those whose id is waiting already stay as they are.
+
+    noted: name and value of a state that is stored with them. instead_of: ids of messages that
+    these replace.
     """
     if not messages and noted is None:
         return
     with catalog.writing() as connection:
+        remove_messages(connection, instead_of)
         if messages:
             insert_messages(connection, messages)
         if noted is not None:
@@ -66,7 +95,10 @@ def post(
 
 def insert_messages(connection: Connection, messages: Sequence[OutgoingMessage]) -> None:
     """The same within a transaction."""
+    if not messages:
+        return
     ids = [one.id for one in messages]
+    connection.execute(delete(OUTBOX).where(OUTBOX.c.id.in_(ids), OUTBOX.c.failed_ns != 0))
     known = set(connection.execute(select(OUTBOX.c.id).where(OUTBOX.c.id.in_(ids))).scalars())
     rows = [_row(one) for one in messages if one.id not in known]
     if not rows:
@@ -101,32 +133,111 @@ def dead_letters(catalog: Catalog) -> list[OutgoingMessage]:
         return [_message(row) for row in connection.execute(query)]
 
 
-def note_sent(catalog: Catalog, ids: Iterable[str]) -> None:
-    """These were sent, or are of no use any more."""
+def undelivered_digests(catalog: Catalog, destination: str) -> list[OutgoingMessage]:
+    """The digests that it did not get: they wait, or were given up."""
+    mine = (OUTBOX.c.destination == destination, OUTBOX.c.form == "digest")
+    with catalog.reading() as connection:
+        return [_message(row) for row in connection.execute(select(OUTBOX).where(*mine))]
+
+
+def incident_of(message: OutgoingMessage) -> str:
+    """The incident of which a message says that it lasts; "" where it says nothing like that."""
+    content = message.content
+    is_open = message.form == "notice" and content.get("state") == "open"
+    return str(content.get("incident", "")) if is_open else ""
+
+
+def queued_notices(connection: Connection) -> QueuedNotices:
+    """What waits of lasting incidents."""
+    alive = OUTBOX.c.failed_ns == 0
+    counted = select(OUTBOX.c.destination, func.count().label("count")).where(alive)
+    rows = connection.execute(counted.group_by(OUTBOX.c.destination))
+    counts = {row.destination: row[1] for row in rows}
+    notices = connection.execute(select(OUTBOX).where(alive, OUTBOX.c.form == "notice"))
+    found = [_message(row) for row in notices]
+    return QueuedNotices(frozenset((incident_of(one), one.destination) for one in found), counts)
+
+
+def failing_destinations(catalog: Catalog) -> dict[str, Failing]:
+    """Those whose last attempt failed."""
+    query = select(STATE).where(STATE.c.name.startswith(_FAILING, autoescape=True))
+    with catalog.reading() as connection:
+        rows = connection.execute(query).all()
+    return {row.name.removeprefix(_FAILING): Failing(*row.value) for row in rows}
+
+
+def note_works(connection: Connection, destination: str) -> None:
+    """It has accepted something, or does not exist any more."""
+    connection.execute(delete(STATE).where(STATE.c.name == _FAILING + destination))
+
+
+def note_working(catalog: Catalog, destination: str) -> None:
+    """The same as a transaction of its own; what waits for it is due."""
     with catalog.writing() as connection:
-        connection.execute(delete(OUTBOX).where(OUTBOX.c.id.in_(list(ids))))
+        note_works(connection, destination)
+        mine = update(OUTBOX).where(OUTBOX.c.destination == destination, OUTBOX.c.failed_ns == 0)
+        connection.execute(mine.values(not_before_ns=0))
 
 
 def note_failure(
-    catalog: Catalog, ids: Iterable[str], error: str, not_before_ns: int, failed_ns: int
+    catalog: Catalog,
+    destination: str,
+    error: str,
+    *,
+    again: Collection[str],
+    again_ns: int,
+    given_up: Collection[str],
 ) -> None:
-    """These could not be sent: they are tried again, or given up where failed_ns is not 0."""
-    changes = {"error": plain(error)[:_LONGEST_ERROR], "not_before_ns": not_before_ns}
+    """An attempt failed. again: messages that are tried again at `again_ns`."""
+    now_ns, text = clock.now_ns(), plain(error)[:_LONGEST_ERROR]
+    name = _FAILING + destination
     with catalog.writing() as connection:
-        connection.execute(
-            update(OUTBOX)
-            .where(OUTBOX.c.id.in_(list(ids)))
-            .values(**changes, failed_ns=failed_ns, attempts=OUTBOX.c.attempts + 1)
-        )
-        if failed_ns:
+        known = connection.execute(select(STATE.c.value).where(STATE.c.name == name)).scalar()
+        since_ns = now_ns if known is None else min(now_ns, known[0])
+        set_state(connection, name, Failing(since_ns, text))
+        for ids, changes in (
+            (again, {"not_before_ns": again_ns}),
+            (given_up, {"not_before_ns": 0, "failed_ns": now_ns}),
+        ):
+            failed = update(OUTBOX).where(OUTBOX.c.id.in_(list(ids)))
+            counted = {"error": text, "attempts": OUTBOX.c.attempts + 1, **changes}
+            connection.execute(failed.values(**counted))
+        if given_up:
             _bound_dead(connection)
 
 
-def retry_dead(catalog: Catalog) -> int:
-    """Try everything that was given up once more; returns how many."""
-    dead = update(OUTBOX).where(OUTBOX.c.failed_ns != 0)
+def give_up(catalog: Catalog, ids: Collection[str], error: str) -> None:
+    """Nobody will accept these."""
+    lost = update(OUTBOX).where(OUTBOX.c.id.in_(list(ids)))
     with catalog.writing() as connection:
-        return connection.execute(dead.values(failed_ns=0, not_before_ns=0, attempts=0)).rowcount
+        connection.execute(lost.values(failed_ns=clock.now_ns(), error=plain(error)))
+        _bound_dead(connection)
+
+
+def drop(catalog: Catalog, ids: Collection[str]) -> None:
+    """These are of no use any more."""
+    with catalog.writing() as connection:
+        remove_messages(connection, ids)
+
+
+def remove_messages(connection: Connection, ids: Collection[str]) -> None:
+    """The same within a transaction."""
+    if ids:
+        connection.execute(delete(OUTBOX).where(OUTBOX.c.id.in_(list(ids))))
+
+
+def retry_waiting(catalog: Catalog) -> None:
+    """What waits after failures is due now."""
+    late = update(OUTBOX).where(OUTBOX.c.failed_ns == 0, OUTBOX.c.not_before_ns != 0)
+    with catalog.writing() as connection:
+        connection.execute(late.values(not_before_ns=0))
+
+
+def retry_dead(catalog: Catalog) -> int:
+    """Try everything at once that failed, also what was given up; returns how many."""
+    failed = update(OUTBOX).where((OUTBOX.c.failed_ns != 0) | (OUTBOX.c.attempts != 0))
+    with catalog.writing() as connection:
+        return connection.execute(failed.values(failed_ns=0, not_before_ns=0, attempts=0)).rowcount
 
 
 def drop_dead(catalog: Catalog, before_ns: int) -> int:

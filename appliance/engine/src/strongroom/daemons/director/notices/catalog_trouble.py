@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from strongroom import clock
-from strongroom.daemons.director.catalog.incidents import Condition, add_ended, new_incident
+from strongroom.daemons.director.catalog.incidents import (
+    Condition,
+    Delivered,
+    add_ended,
+    new_incident,
+)
+from strongroom.daemons.director.catalog.outbox import QueuedNotices
 from strongroom.daemons.director.notices.announcements import Announcements
-from strongroom.daemons.director.notices.letters import notice_data, notice_letter
+from strongroom.daemons.director.notices.letters import notice_letter
+from strongroom.daemons.director.runs.targets import place_of
 from strongroom.errors import NoticeError
 
 if TYPE_CHECKING:
@@ -32,7 +39,7 @@ class CatalogTrouble:
         self._since: float | None = None
         self._since_ns = 0
         self._incident: Incident | None = None
-        self._told: set[str] = set()
+        self._told: dict[str, Delivered] = {}
 
     async def persists(self, delivery: Delivery, error: str) -> None:
         """The catalog is unavailable: tell every destination once."""
@@ -53,26 +60,29 @@ class CatalogTrouble:
                 )
             )
         announcements = Announcements(self._context.configuration)
-        data = notice_data(self._incident, announcements.zone, is_over=False)
+        lasting = msgspec.structs.replace(self._incident, told=self._told)
+        due = {one.destination: one for one in announcements.due([lasting], QueuedNotices())}
         for target in announcements.targets(self._incident):
-            if target.key in self._told:
+            if target.key not in due:
                 continue
-            letter = notice_letter(self._incident.id, self._context.name, [data])
+            message = due[target.key]
+            letter = notice_letter(message.id, self._context.name, [message.content])
             try:
                 await delivery.send_now(target, letter)
             except NoticeError as failure:
                 _log.warning("the notice that the catalog is away waits: %s", failure)
             else:
-                self._told.add(target.key)
+                self._told[target.key] = Delivered(clock.now_ns(), place_of(target))
 
     async def is_over(self) -> bool:
         """The catalog is available; returns whether that is told. Raises CatalogError."""
         self._since = None
         if self._incident is None:
             return False
-        told = tuple(sorted(self._told))
-        ended = msgspec.structs.replace(self._incident, ended_ns=clock.now_ns(), told=told)
-        messages = Announcements(self._context.configuration).over(ended)
+        ended = msgspec.structs.replace(
+            self._incident, ended_ns=clock.now_ns(), told=dict(self._told)
+        )
+        messages = Announcements(self._context.configuration).over(ended, QueuedNotices())
         await self._context.in_thread(add_ended, self._context.catalog, ended, messages)
         self._incident = None
         self._told.clear()

@@ -2,8 +2,9 @@
 
 Messages of one destination go in their order, one after the other. Notices wait a few seconds for
 others, and one message tells all that wait. When a destination fails, what waits for it is tried
-again after 30 seconds, then at doubled intervals up to an hour; what has failed for three days and
-several times is given up, and stays in the outbox as a dead letter. Each destination has a thread
+again after 30 seconds, then at doubled intervals up to an hour. Notices are tried until they go,
+however long that takes; a report that has failed for three days and several times is given up, and
+stays in the outbox as a dead letter. Each destination has a thread
 of its own while something is sent, at most THREADS in all, and nobody waits for one that is slow.
 """
 
@@ -13,14 +14,18 @@ import asyncio
 import logging
 from collections import defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.catalog.incidents import note_delivered
 from strongroom.daemons.director.catalog.outbox import (
     OutgoingMessage,
+    drop,
+    give_up,
     note_failure,
-    note_sent,
+    retry_waiting,
     waiting,
 )
 from strongroom.daemons.director.catalog.runs import RunRecord, load_run
@@ -32,6 +37,7 @@ from strongroom.daemons.director.runs.targets import (
     PingTarget,
     ReportTarget,
     name_of,
+    place_of,
     targets_of,
 )
 from strongroom.errors import NoticeError, StrongroomError, UnknownNameError
@@ -63,6 +69,7 @@ class Delivery:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="notices")
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._times: dict[str, deque[float]] = defaultdict(deque)
+        self._is_hurried = False
         self.sent: dict[str, int] = defaultdict(int)
         self.failed: dict[str, int] = defaultdict(int)
 
@@ -72,6 +79,9 @@ class Delivery:
         It is waited for, but not for long: what is slow goes on meanwhile. Raises CatalogError.
         """
         context = self._context
+        if self._is_hurried:
+            self._is_hurried = False
+            await context.in_thread(retry_waiting, context.catalog)
         found = await context.in_thread(waiting, context.catalog)
         targets = targets_of(context.configuration)
         for key, messages in found.items():
@@ -88,6 +98,10 @@ class Delivery:
         if failure := next((one for one in failures if one is not None), None):
             raise failure
         return bool(found)
+
+    def hurry(self) -> None:
+        """Try at once what waits after failures: destinations may have changed."""
+        self._is_hurried = True
 
     async def send_now(self, target: NoticeTarget, letter: Letter) -> None:
         """Send past the outbox. Raises NoticeError."""
@@ -140,11 +154,11 @@ class Delivery:
         ids = [one.id for one in messages]
         first = messages[0]
         if first.expires_ns and first.expires_ns <= now_ns:
-            await context.in_thread(note_sent, context.catalog, ids)
+            await context.in_thread(drop, context.catalog, ids)
             return True
         if target is None:
             text = "the configuration has no such destination any more"
-            await context.in_thread(note_failure, context.catalog, ids, text, 0, now_ns)
+            await context.in_thread(give_up, context.catalog, ids, text)
             return True
         try:
             await self._attempt(target, messages)
@@ -159,7 +173,8 @@ class Delivery:
             return False
         self._times[key].append(clock.elapsed_seconds())
         self.sent[name_of(key)] += 1
-        await context.in_thread(note_sent, context.catalog, ids)
+        place = place_of(target)
+        await context.in_thread(note_delivered, context.catalog, messages, key, place)
         return True
 
     async def _attempt(self, target: Target, messages: list[OutgoingMessage]) -> None:
@@ -177,7 +192,8 @@ class Delivery:
             await self._in_thread(send_notice, target, _letter(self._context.name, first))
 
     def _together(self, messages: list[OutgoingMessage]) -> Letter:
-        notices = [one.content for one in messages]
+        # What lasts is worth more than what is over, should there be many.
+        notices = sorted((one.content for one in messages), key=_weight)
         shown = notices[:MOST_TOGETHER]
         more = len(notices) - len(shown)
         return notice_letter(messages[0].id, self._context.name, shown, more)
@@ -207,20 +223,34 @@ class Delivery:
         old = [
             one.id
             for one in messages
-            if one.created_ns <= limit_ns and one.attempts + 1 >= _LEAST_ATTEMPTS
+            if one.form != "notice"
+            and one.created_ns <= limit_ns
+            and one.attempts + 1 >= _LEAST_ATTEMPTS
         ]
         young = [one.id for one in messages if one.id not in old]
         if not attempts:
             _log.warning("a notice to %s waits: %s", printable(name_of(key)), text)
-        if old:
-            await context.in_thread(note_failure, context.catalog, old, text, 0, now_ns)
-        if young:
-            later_ns = now_ns + pause * SECOND_NS
-            await context.in_thread(note_failure, context.catalog, young, text, later_ns, 0)
+        await context.in_thread(
+            partial(
+                note_failure,
+                context.catalog,
+                key,
+                text,
+                again=young,
+                again_ns=now_ns + pause * SECOND_NS,
+                given_up=old,
+            )
+        )
 
     async def _in_thread(self, function: Any, *arguments: object) -> None:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._threads, function, *arguments)
+
+
+def _weight(notice: dict[str, Any]) -> int:
+    if notice["state"] != "open":
+        return 2
+    return 0 if notice["severity"] == "error" else 1
 
 
 def _letter(director: str, message: OutgoingMessage) -> Letter:

@@ -8,7 +8,11 @@ from blake3 import blake3
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.daemons.director.catalog.outbox import OutgoingMessage, post
+from strongroom.daemons.director.catalog.outbox import (
+    OutgoingMessage,
+    post,
+    undelivered_digests,
+)
 from strongroom.daemons.director.catalog.state import read_state
 from strongroom.daemons.director.notices.digest import digest_text, last_digest_time
 from strongroom.daemons.director.runs.targets import notice_targets, notices_of
@@ -33,6 +37,7 @@ def queue_digests(context: DirectorContext, zone: ZoneInfo) -> bool:
     sent: dict[str, int] = read_state(context.catalog, _STATE) or {}
     noted: dict[str, int] = {}
     due: list[OutgoingMessage] = []
+    replaced: list[str] = []
     for messages in context.configuration.messages.values():
         for target in notice_targets(messages):
             minute = target.notify.digest_minute
@@ -43,11 +48,15 @@ def queue_digests(context: DirectorContext, zone: ZoneInfo) -> bool:
             noted[target.key] = last_ns
             # 0: a new one. Later than now: the clock was ahead.
             if 0 < before_ns < last_ns:
-                due.append(_digest(context, messages, target.key, before_ns, zone))
+                # It covers those that the destination did not get, and replaces them.
+                lost = undelivered_digests(context.catalog, target.key)
+                since = [one.content.get("since_ns", before_ns) for one in lost]
+                due.append(_digest(context, messages, target.key, min([before_ns, *since]), zone))
+                replaced += [one.id for one in lost]
             elif 0 < before_ns <= now_ns + _DAY_NS:
                 noted[target.key] = before_ns
     if due or noted != sent:
-        post(context.catalog, due, (_STATE, noted))
+        post(context.catalog, due, (_STATE, noted), replaced)
     return bool(due)
 
 
@@ -65,10 +74,10 @@ def _digest(
 
     subject, text = digest_text(context, concerns, since_ns, now_ns, zone)
     return OutgoingMessage(
-        id=blake3(f"digest {key} {since_ns}".encode()).hexdigest(16),
+        id=blake3(f"digest {key} {since_ns} {now_ns}".encode()).hexdigest(16),
         destination=key,
         form="digest",
         subject=f"[{printable(context.name)}] {subject}",
         created_ns=now_ns,
-        content={"text": text},
+        content={"text": text, "since_ns": since_ns},
     )

@@ -6,7 +6,7 @@ Everything that comes from others is one printable line of bounded length.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.director.catalog.incidents import Incident
 
+# A new incident, one that lasts for weeks, one that is over.
+Phase = Literal["open", "reminder", "over"]
 # How many incidents one message names.
 MOST_TOGETHER = 30
 _LONGEST_SUBJECT = 150
@@ -46,8 +48,9 @@ def shown_time(time_ns: int, zone: tzinfo = UTC) -> str:
     return f"{moment:%Y-%m-%d %H:%M %Z}"
 
 
-def notice_data(incident: Incident, zone: tzinfo, *, is_over: bool) -> dict[str, Any]:
+def notice_data(incident: Incident, zone: tzinfo, phase: Phase) -> dict[str, Any]:
     """An incident as webhooks and the outbox have it."""
+    is_over = phase == "over"
     return {
         "incident": incident.id,
         "topic": printable(incident.topic),
@@ -62,12 +65,16 @@ def notice_data(incident: Incident, zone: tzinfo, *, is_over: bool) -> dict[str,
         "remedy": incident.remedy,
         "since": shown_time(incident.since_ns, zone),
         "until": shown_time(incident.ended_ns, zone) if is_over else "",
+        "reminder": phase == "reminder",
     }
 
 
 def one_line(notice: dict[str, Any]) -> str:
     """The first line about an incident."""
     begin = "resolved" if notice["state"] == "resolved" else notice["severity"]
+    # A message of an older version has no such field.
+    if notice.get("reminder"):
+        begin = f"still {begin}"
     return f"{begin}: {notice['title']}"
 
 

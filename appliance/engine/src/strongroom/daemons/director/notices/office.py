@@ -25,8 +25,9 @@ from strongroom.daemons.director.catalog.incidents import (
 from strongroom.daemons.director.catalog.outbox import (
     dead_letters,
     drop_dead,
+    failing_destinations,
+    note_working,
     retry_dead,
-    waiting,
     waiting_counts,
 )
 from strongroom.daemons.director.notices.announcements import Announcements
@@ -48,12 +49,13 @@ from strongroom.daemons.director.notices.watch_snapshots import suspect_snapshot
 from strongroom.daemons.director.notices.watch_storage import DISK, REACH, StorageWatch
 from strongroom.daemons.director.results.notices import DeadLetter, NoticeOverview, OpenIncident
 from strongroom.daemons.director.runs.pings import queue_ping
-from strongroom.daemons.director.runs.targets import name_of
+from strongroom.daemons.director.runs.targets import name_of, targets_of
 from strongroom.errors import CatalogUnavailableError, StrongroomError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from strongroom.daemons.director.catalog.outbox import Failing
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.results.notices import NoticeTest
@@ -96,6 +98,7 @@ class NoticeOffice:
         self._tasks: list[asyncio.Task[None]] = []
         self.delivery = Delivery(context)
         self.warnings: tuple[str, ...] = ()
+        context.followers.append(self._follow)
 
     def start(self) -> None:
         """Begin; `stop` ends it."""
@@ -104,6 +107,10 @@ class NoticeOffice:
             asyncio.create_task(self._repeat(self.look, LOOK_SECONDS, LOOK_SECONDS)),
             asyncio.create_task(self._delivering()),
         ]
+
+    def _follow(self) -> None:
+        self.delivery.hurry()
+        self._posted.set()
 
     async def stop(self) -> None:
         """Stop; what waits stays in the catalog."""
@@ -166,7 +173,9 @@ class NoticeOffice:
 
     async def test(self, name: str, who: str) -> list[NoticeTest]:
         """Send a test to a destination, "" for all of them. Raises UnknownNameError."""
-        return await send_tests(self._context, self.delivery, name, who)
+        tests = await send_tests(self._context, self.delivery, name, who)
+        self._posted.set()
+        return tests
 
     async def retry(self) -> int:
         """Try dead letters once more; returns how many."""
@@ -221,12 +230,11 @@ class NoticeOffice:
         announcements = Announcements(context.configuration)
         obstacle = self._clock_obstacle()
         lasting = frozenset(one.topic for one in open_incidents(catalog))
-        messages = waiting(catalog)
         dead = dead_letters(catalog)
         found, undecided = self._jobs.conditions(active, clock_is_trusted=not obstacle)
         found += self._storages.conditions(lasting)
         found += self._configuration.conditions()
-        found += undelivered(messages, dead)
+        found += undelivered(self._failing(), dead)
         found += suspect_snapshots(catalog)
         found += self._expiry(announcements, is_trusted=not obstacle)
         if obstacle:
@@ -255,6 +263,14 @@ class NoticeOffice:
                 dead = dead_letters(catalog)
         self.warnings = _warnings(len(dead))
         return queue_digests(context, announcements.zone) or changed
+
+    def _failing(self) -> dict[str, Failing]:
+        """The destinations that fail; those that the configuration has not are forgotten."""
+        targets = targets_of(self._context.configuration)
+        failing = failing_destinations(self._context.catalog)
+        for key in failing.keys() - targets.keys():
+            note_working(self._context.catalog, key)
+        return {key: one for key, one in failing.items() if key in targets}
 
     def _look_at_job(self, job: str, active: list[RunRecord]) -> None:
         catalog = self._context.catalog

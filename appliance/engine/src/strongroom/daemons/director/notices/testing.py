@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from strongroom import clock
+from strongroom.daemons.director.catalog.outbox import note_working
 from strongroom.daemons.director.notices.letters import Letter
 from strongroom.daemons.director.results.notices import NoticeTest
 from strongroom.daemons.director.runs.targets import NoticeTarget, targets_of
@@ -42,6 +43,7 @@ async def send_tests(
             await delivery.send_now(target, letter)
         except NoticeError as error:
             return NoticeTest(shown_name(target), str(error))
+        await context.in_thread(note_working, context.catalog, target.key)
         return NoticeTest(shown_name(target), "")
 
     return list(await asyncio.gather(*map(test, wanted)))

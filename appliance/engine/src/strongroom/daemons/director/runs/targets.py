@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from blake3 import blake3
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -132,6 +134,21 @@ def told_of(configuration: DirectorConfiguration, incident: Incident) -> list[No
     if messages is None:
         return []
     return [one for one in notice_targets(messages) if incident.event in one.notify.events]
+
+
+def place_of(target: Target) -> str:
+    """A digest of where a destination is; another one where its key means another place now."""
+    if isinstance(target, PingTarget):
+        words = [target.file]
+    else:
+        server = target.server
+        words = [] if server is None else [server.host, str(server.port)]
+        if isinstance(target, ReportTarget):
+            words += [target.command, *target.addresses]
+        else:
+            of = target.notify
+            words += [of.kind, of.url, of.url_file, of.room, of.command, target.address]
+    return blake3("\0".join(words).encode("utf-8", "surrogateescape")).hexdigest(8)
 
 
 def name_of(key: str) -> str:
