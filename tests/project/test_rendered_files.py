@@ -300,3 +300,21 @@ def test_the_example_inventory_makes_a_configuration_that_is_right(vault, tmp_pa
         (tmp_path / "agent.d" / folder).mkdir(parents=True)
         (tmp_path / "agent.d" / folder / "one.conf").write_text(text)
     check(tmp_path)
+
+
+IPV6 = {"ansible_host": "2001:db8::41", "hostvars": {"vault": {"ansible_host": "2001:db8::10"}}}
+
+
+@pytest.mark.parametrize(
+    ("role", "expression", "expected"),
+    [
+        ("agent", "{{ __agent_director }}", "https://[2001:db8::10]:9101"),
+        ("engine", "{{ __engine_repository }}", "http://[2001:db8::10]:9105/apt"),
+        ("monitoring", "{{ __monitoring_node }}", "[2001:db8::41]:9100"),
+        ("monitoring", "{{ strongroom_monitoring_director }}", "[2001:db8::41]:9101"),
+    ],
+)
+def test_an_ipv6_address_with_a_port_has_brackets(role, expression, expected):
+    one = Role(role, strongroom_agent_group="servers", strongroom_engine_appliance="vault", **IPV6)
+    templar = Templar(loader=DataLoader(), variables={name: trusted(value) for name, value in one.variables.items()})
+    assert templar.template(trust_as_template(expression)) == expected

@@ -92,7 +92,13 @@ def test_the_director_and_its_catalog():
     assert found.catalog.db_password == "x"
     assert "x" not in repr(found.catalog).partition("db_port")[2]
     plain = configuration('Director { Name = dir; Password = "p"; Messages = m }')
-    assert plain.director.addresses == (("0.0.0.0", 9101),)
+    # "" is every address, of IPv4 and IPv6.
+    assert plain.director.addresses == (("", 9101),)
+    families = "ip = { port = 1 } ipv4 = { port = 2 } ipv6 = { port = 3 }"
+    wide = configuration(
+        f'Director {{ Name = dir; Password = "p"; Messages = m; Addresses = {{ {families} }} }}'
+    )
+    assert wide.director.addresses == (("", 1), ("0.0.0.0", 2), ("::", 3))
     assert plain.catalog is None
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ANSWERS = """
-address = "localhost"
+address = "{address}"
 further_addresses = ["127.0.0.1"]
 repository = "{folder}/repository"
 director_port = {director_port}
@@ -41,8 +41,9 @@ groups = ["servers", "databases"]
 class MadeAppliance:
     """See the module."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str = "localhost") -> None:
         self.folder = folder
+        self.address = address
         self.director_port, self.storage_port = free_port(), free_port()
         self.answers = folder / "answers.toml"
         self.write_answers()
@@ -54,7 +55,10 @@ class MadeAppliance:
     def write_answers(self, **changed: str) -> None:
         """Write the answer file; changed: answers as TOML, instead of or besides the usual."""
         text = ANSWERS.format(
-            folder=self.folder, director_port=self.director_port, storage_port=self.storage_port
+            folder=self.folder,
+            address=self.address,
+            director_port=self.director_port,
+            storage_port=self.storage_port,
         )
         lines = dict(line.split(" = ", 1) for line in text.strip().splitlines())
         lines |= changed
@@ -74,7 +78,8 @@ class MadeAppliance:
     @property
     def url(self) -> str:
         """Where the director is."""
-        return f"https://localhost:{self.director_port}"
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"https://{host}:{self.director_port}"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -159,7 +164,10 @@ class MadeAppliance:
     def _await(self, daemon: DaemonProcess, port: int) -> None:
         def listens() -> bool:
             assert daemon.is_running, daemon.log
-            with socket.socket() as probe:
-                return not probe.connect_ex(("127.0.0.1", port))
+            try:
+                socket.create_connection((self.address, port)).close()
+            except OSError:
+                return False
+            return True
 
         wait_for(listens, lambda: daemon.log)

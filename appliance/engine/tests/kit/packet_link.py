@@ -28,6 +28,8 @@ Result = TypeVar("Result")
 
 NEAR_ADDRESS = "10.77.0.1"
 FAR_ADDRESS = "10.77.0.2"
+# Of machines that have no IPv4 at all, not even on loopback.
+IPV6_ADDRESSES = ("fd77::1", "fd77::2")
 _NEW_NETWORK = 0x40000000
 _SET_INTERFACE = 0x400454CA
 _TUN_WITHOUT_INFORMATION = 0x1001
@@ -71,11 +73,13 @@ class Machine:
         try:
             request = struct.pack("16sH22x", b"wire", _TUN_WITHOUT_INFORMATION)
             fcntl.ioctl(wire, _SET_INTERFACE, request)
-            for words in (
-                "link set lo up",
-                f"address add {self.address} peer {other} dev wire",
-                "link set wire up",
-            ):
+            steps = ["link set lo up", "link set wire up"]
+            if ":" in self.address:
+                steps.append("address del 127.0.0.1/8 dev lo")
+                steps.append(f"address add {self.address}/64 dev wire nodad")
+            else:
+                steps.append(f"address add {self.address} peer {other} dev wire")
+            for words in steps:
                 subprocess.run(["ip", *words.split()], check=True, capture_output=True)
         except BaseException:
             os.close(wire)
@@ -112,7 +116,9 @@ class Counts:
 class PacketLink:
     """`near` and `far` are the two machines. In order and complete until `disorder` is set."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(
+        self, seed: int = 0, addresses: tuple[str, str] = (NEAR_ADDRESS, FAR_ADDRESS)
+    ) -> None:
         self.disorder = Disorder()
         self.counts = Counts()
         self.is_silent = False
@@ -121,9 +127,9 @@ class PacketLink:
         with contextlib.ExitStack() as made:
             made.callback(os.close, self._ended)
             made.callback(os.close, self._end)
-            self.near = Machine(NEAR_ADDRESS, FAR_ADDRESS)
+            self.near = Machine(*addresses)
             made.callback(self.near.close)
-            self.far = Machine(FAR_ADDRESS, NEAR_ADDRESS)
+            self.far = Machine(*reversed(addresses))
             made.callback(self.far.close)
             self._made = made.pop_all()
         self._thread = threading.Thread(target=self._carry, daemon=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import errno
 import os
-import socket
 import sqlite3
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from strongroom.errors import OperatingSystemError, StrongroomError
+from strongroom.net.channels.listening import listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -70,24 +70,17 @@ class Preflight:
 
         A port that is in use is no fault: the daemon may have it.
         """
-        for host, port in addresses:
+        for place in addresses:
+            # This port and no other: the unit allows no other (SocketBindAllow).
             with self.part(where):
                 try:
-                    found = socket.getaddrinfo(
-                        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-                    )
-                    family, kind, _, _, address = found[0]
-                    with socket.socket(family, kind) as probe:
-                        # As the daemon does, so neither is in the other's way.
-                        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                        # This port and no other: the unit allows no other (SocketBindAllow).
-                        probe.bind(address)
-                except OSError as error:
-                    if error.errno == errno.EADDRINUSE:
+                    probes = listen([place], backlog=None)
+                except OperatingSystemError as error:
+                    if getattr(error.__cause__, "errno", None) == errno.EADDRINUSE:
                         continue
-                    raise OperatingSystemError(
-                        f"cannot listen on {host} port {port}: {error.strerror or error}"
-                    ) from error
+                    raise
+                for probe in probes:
+                    probe.close()
 
     def _add(self, where: str, error: StrongroomError) -> None:
         self.faults.append(FailedCheck(error.error_id, error.exit_code, f"{where}: {error}"))

@@ -38,11 +38,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until told to stop. Raises ConfigurationError, UsageError, OperatingSystemError."""
     if arguments.check:
         from strongroom.daemons.director.checking import check_director
+        from strongroom.net.channels.listening import shown_place
 
         settings, look = check_director(arguments.config)
         if exit_code := tell_faults(terminal, look):
             return exit_code
-        places = ", ".join(f"{address} port {port}" for address, port in settings.addresses)
+        places = ", ".join(shown_place(*place) for place in settings.addresses)
         terminal.emit({"type": "director", "name": settings.name, "addresses": places})
         terminal.line(f"director {settings.name} would listen on {places}")
         return EXIT_DONE

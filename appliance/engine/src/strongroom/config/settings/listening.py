@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strongroom.config.values.forms import Address
 from strongroom.errors import UsageError
@@ -11,11 +11,12 @@ from strongroom.errors import UsageError
 if TYPE_CHECKING:
     from strongroom.config.model import Resource
 
-_EVERYWHERE = "0.0.0.0"  # noqa: S104 - what Bareos listens on where nothing is said
+# Of an entry of Addresses that says a family alone.
+_ALL_OF_FAMILY: Final = {"ipv4": "0.0.0.0", "ipv6": "::"}  # noqa: S104 - asked for by name
 
 
-def listening_addresses(daemon: Resource, everywhere: str = _EVERYWHERE) -> list[tuple[str, int]]:
-    """Address and port of each place; `everywhere` stands for all addresses.
+def listening_addresses(daemon: Resource) -> list[tuple[str, int]]:
+    """Address and port of each place; "" is every address, of IPv4 and IPv6.
 
     `Addresses` has precedence over `Address`. Raises UsageError for a service that is not known.
     """
@@ -23,11 +24,11 @@ def listening_addresses(daemon: Resource, everywhere: str = _EVERYWHERE) -> list
     entries = daemon.value("addresses")
     if isinstance(entries, tuple) and entries:
         return [
-            (one.host or everywhere, port_number(one.port or usual))
+            (one.host or _ALL_OF_FAMILY.get(one.family, ""), port_number(one.port or usual))
             for one in entries
             if isinstance(one, Address)
         ]
-    return [(daemon.text("address") or everywhere, usual)]
+    return [(daemon.text("address"), usual)]
 
 
 def port_number(port: object) -> int:

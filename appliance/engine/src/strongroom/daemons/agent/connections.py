@@ -21,6 +21,7 @@ from strongroom import clock
 from strongroom.daemons.agent.conversation import Conversation
 from strongroom.daemons.daily_log import DailyLog
 from strongroom.errors import PeerRefusedError, StrongroomError
+from strongroom.net.channels.listening import listen
 from strongroom.net.channels.tls_contexts import (
     client_context,
     load_certificate,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 CONNECT_PATH: Final = "/api/v1/agents/connect"
 SHORTEST_PAUSE_SECONDS: Final = 1.0
+_BACKLOG: Final = 100
+_HINT: Final = "; see Address, Port and Addresses of the Client"
 _OPEN_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 2.0
 _END_AGAIN_SECONDS: Final = 3.0
@@ -208,11 +211,10 @@ class DirectorLinks:
         self._check_name(identity)
         context = server_context(identity)
         self._served = (context, identity.serial)
-        for host, port in self.settings.listen_addresses:
+        for listening in listen(self.settings.listen_addresses, _BACKLOG, _HINT):
             server = await serve(
                 self._answer,
-                host or None,
-                port,
+                sock=listening,
                 ssl=context,
                 compression=None,
                 max_size=LARGEST_MESSAGE_BYTES,

@@ -161,7 +161,7 @@ def _listen_addresses(client: Resource) -> tuple[tuple[str, int], ...]:
     """Where to listen; "" stands for every address."""
     from strongroom.config.settings.listening import listening_addresses, port_number
 
-    found = listening_addresses(client, everywhere="")
+    found = listening_addresses(client)
     if client.value("addresses") and client.text("address"):
         found.append((client.text("address"), port_number(client.value("port"))))
     return tuple(found)

@@ -128,8 +128,8 @@ class DirectorDaemon:
             self._dialling.follow()
             self._director.context.followers += (self._dialling.follow, self._looking.set)
             self.ports = server.ports
-            for (address, _), port in zip(self.settings.addresses, server.ports, strict=True):
-                _log.info("director %s listens on %s port %d", self.settings.name, address, port)
+            for place in server.places:
+                _log.info("director %s listens on %s", self.settings.name, place)
             ready.set()
             notify("READY=1")
             await self._watch(server, stopping, reloading)

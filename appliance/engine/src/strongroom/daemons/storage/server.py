@@ -18,12 +18,9 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.daemons.storage.serving import Serving
 from strongroom.daemons.storage.session import Session
-from strongroom.errors import (
-    OperatingSystemError,
-    PeerRefusedError,
-    StrongroomError,
-)
+from strongroom.errors import PeerRefusedError, StrongroomError
 from strongroom.net.channels.greeting import send_welcome
+from strongroom.net.channels.listening import listen, peer_address, shown_socket
 from strongroom.net.channels.local_channel import admit_local
 from strongroom.net.channels.unauthenticated import StrangersLog, UnauthenticatedConnections
 from strongroom.net.identities.peer import LOCAL_ROLE
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strongroom.storage")
 
+_HINT: Final = "; see Address, Port and Addresses of the Storage"
 _WATCH_SECONDS: Final = 1.0
 _WAITING_CONNECTIONS: Final = 256
 _STOP_SECONDS: Final = 10.0
@@ -87,18 +85,8 @@ class StorageServer:
 
     def start(self) -> None:
         """Listen. Raises OperatingSystemError for an unavailable address, and OSError."""
-        for host, port in self.settings.addresses:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            try:
-                listening = socket.create_server(
-                    (host, port), family=family, backlog=_WAITING_CONNECTIONS
-                )
-            except OSError as error:
-                raise OperatingSystemError(
-                    f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}; see "
-                    "the Storage's Address, Port and Addresses"
-                ) from error
-            self._listen(listening, f"{host}:{port}", self._admit_remote)
+        for listening in listen(self.settings.addresses, _WAITING_CONNECTIONS, _HINT):
+            self._listen(listening, shown_socket(listening), self._admit_remote)
         if self.settings.socket_path:
             self._listen(
                 self._local_socket(), os.fsdecode(self.settings.socket_path), self._admit_here
@@ -195,7 +183,7 @@ class StorageServer:
                 self._stopped.wait(_WATCH_SECONDS)
                 continue
             # Local peers are identified at once; unauthenticated remote ones must not block them.
-            stranger = address[0] if isinstance(address, tuple) else ""
+            stranger = peer_address(address[0]) if isinstance(address, tuple) else ""
             shown = stranger or "the local socket"
             if stranger and (reason := self._unauthenticated.enter(stranger)):
                 connection.close()

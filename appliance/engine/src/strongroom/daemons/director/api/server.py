@@ -32,6 +32,7 @@ from strongroom.daemons.director.api.http_forwarding import (
 from strongroom.daemons.director.api.request_origin import KnownOrigin, Origins, RequestOrigin
 from strongroom.daemons.director.api.tls_stream import TlsStream
 from strongroom.errors import OperatingSystemError
+from strongroom.net.channels.listening import listen, peer_address, shown_socket
 from strongroom.net.channels.tls_contexts import server_context
 from strongroom.net.channels.unauthenticated import StrangersLog
 
@@ -50,6 +51,7 @@ HANDSHAKE_TIMEOUT_SECONDS = 20.0
 LINGER_SECONDS = 0.5
 STOP_SECONDS = 10
 _BACKLOG = 1024
+_HINT = "; see Address, Port and Addresses of the Director"
 _COUNTS_SECONDS = 2.0
 # After a failure to accept, such as too many open files.
 _PAUSE_SECONDS = 1.0
@@ -96,10 +98,14 @@ class ApiServer:
         self._is_stopping = False
         self._no_http_log = StrangersLog(_log, "%d more requests were not HTTP")
         self.ports: list[int] = []
+        self.places: list[str] = []
 
     async def start(self) -> None:
         """Listen and serve. Raises OperatingSystemError when an address is not available."""
-        listeners = [_listen(address, port) for address, port in self._addresses]
+        listeners = listen(self._addresses, _BACKLOG, _HINT)
+        for one in listeners:
+            one.setblocking(False)
+            self.places.append(shown_socket(one))
         await self._requests.start()
         self.ports = [one.getsockname()[1] for one in listeners]
         self._counting = asyncio.create_task(self._log_counts(), name="lines left out")
@@ -141,8 +147,9 @@ class ApiServer:
                     _log.error("no connection can be accepted: %s", error)
                     await asyncio.sleep(_PAUSE_SECONDS)
                     continue
-                if self._limits.begin_handshake(address[0]):
-                    task = asyncio.create_task(self._serve(connection, address[0], address[1]))
+                peer = peer_address(address[0])
+                if self._limits.begin_handshake(peer):
+                    task = asyncio.create_task(self._serve(connection, peer, address[1]))
                     self._connections.add(task)
                     self._idle.add(task)
                     task.add_done_callback(self._forget)
@@ -286,23 +293,3 @@ class _RequestServer:
         """Return when it has ended."""
         if self._serving is not None:
             await asyncio.shield(self._serving)
-
-
-def _listen(address: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            # "::" includes IPv4, as for other services.
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(address != "::"))
-        listener.bind((address, port))
-        listener.listen(_BACKLOG)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise OperatingSystemError(
-            f"cannot listen on {address} port {port}: {error.strerror}; see the director's "
-            "Address, Port and Addresses"
-        ) from error
-    return listener
