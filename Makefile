@@ -31,16 +31,19 @@ TARGETS ?= $(patsubst $(ENGINE)/fuzz/fuzz_%.py,%,$(wildcard $(ENGINE)/fuzz/fuzz_
 # Where test-debian, test-vm and test-systemd run: Debian 13 has Python 3.13, Debian 12 has 3.11.
 SUITES ?= trixie bookworm
 
+# The oldest ansible-core that meta/runtime.yml allows, and the newest for the Python of Debian 12.
+CORES ?= 2.17 2.19
+
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 .PHONY: help setup demo test test-console test-slow test-browser test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages image iso test-image test-image-long
-.PHONY: setup-ansible test-ansible test-fleet lint-ansible sanity-ansible roles collection
+.PHONY: setup-ansible test-ansible test-ansible-versions test-fleet lint-ansible sanity-ansible roles collection
 .PHONY: dashboards dashboard-pictures lint-dashboards bench bench-fleet bench-network bench-sharing fuzz man reference docs picture lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/ready  ## make the environment in .venv (the others call it)
 
@@ -131,6 +134,17 @@ test-ansible: setup setup-ansible  ## run the tests of roles and plugins that ne
 	$(FLEET) python -m pytest -q -n $(PROCESSES) --dist loadfile --import-mode=importlib -p no:cacheprovider \
 	    -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true \
 	    tests/unit tests/project tests/director
+
+test-ansible-versions: setup  ## run the tests of the plugins on the oldest and the newest ansible-core [CORES="2.17 2.19"] [PYTHON=python3.11]
+	for core in $(CORES); do \
+	    venv="$(CURDIR)/build/ansible-core-$$core"; \
+	    [ -e "$$venv/ready" ] || { "$(PYTHON)" -m venv --clear "$$venv" && \
+	        "$$venv/bin/pip" install --quiet --disable-pip-version-check "ansible-core==$$core.*" pytest pyyaml && \
+	        touch "$$venv/ready"; } || exit 1; \
+	    echo "ansible-core $$core"; \
+	    ANSIBLE_COLLECTIONS_PATH="$(CURDIR)/ansible/collections" PYTHONPATH="$(CURDIR)/ansible/collections" \
+	        PATH="$$venv/bin:$(BIN):$$PATH" python -m pytest -q --import-mode=importlib -p no:cacheprovider \
+	        tests/unit tests/director/test_inventory.py tests/director/test_info_module.py $(ARGUMENTS) || exit 1; done
 
 test-fleet: setup-ansible  ## run the scenarios on fresh systemd hosts (containers) [SCENARIOS="ktls hardening"]
 	molecule/run.sh $(SCENARIOS)

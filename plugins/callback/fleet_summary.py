@@ -29,10 +29,15 @@ CLIENT = "strongroom_agent_summary"
 KERNEL = "strongroom_ktls_facts"
 
 
+def plain(text):
+    """A text in one line, without characters that would drive a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(text))
+
+
 def row(host, client, kernel):
     """What is shown of a host."""
     jobs = "%s run, %s wait" % (client.get("running", 0), client.get("queued", 0))
-    return (
+    cells = (
         host,
         "connected" if client.get("connected") else "away",
         jobs,
@@ -41,6 +46,7 @@ def row(host, client, kernel):
         proof(client, kernel),
         ", ".join([last_backup(client), *[name for name in ("failed", "late") if client.get(name)]]),
     )
+    return tuple(map(plain, cells))
 
 
 def proof(client, kernel):
@@ -54,7 +60,7 @@ def proof(client, kernel):
 
 def last_backup(client):
     """When the last successful backup began, to the minute."""
-    began = client.get("last_backup")
+    began = str(client.get("last_backup") or "")
     return "%s %s UTC" % (began[:10], began[11:16]) if began else "none yet"
 
 

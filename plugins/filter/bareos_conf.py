@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 
 from ansible.errors import AnsibleFilterError
+from ansible_collections.strongroom.backup.plugins.plugin_utils.untrusted import untrusted
 
 COMPONENTS = ("director", "storage", "agent", "console", "monitor")
 
@@ -127,7 +128,7 @@ def to_bareos_conf(resources, component="director", command="strongroom"):
         errors = parse(str(text), component, command, "--werror")["errors"]
     if errors:
         refuse(first)
-    return str(text)
+    return untrusted(str(text))
 
 
 def from_bareos_conf(text, component="director", command="strongroom"):
@@ -139,7 +140,7 @@ def from_bareos_conf(text, component="director", command="strongroom"):
     for resource in parsed["resources"]:
         kind, directives = resource["type"], [one[:2] for one in resource["directives"]]
         found.append({kind: block(directives, kind)})
-    return found
+    return untrusted(found)
 
 
 def block(directives, kind=""):

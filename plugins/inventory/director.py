@@ -13,7 +13,8 @@ description:
   - Reads hosts from a director's API, or from its configuration (C(director.d), or C(bareos-dir.d) of Bareos).
   - The inventory file ends in C(strongroom.yml) or C(strongroom.yaml).
   - Each client is a host, with what is known of it in C(strongroom_client). Its C(ansible_host) is the address that its
-    agent is connected from, and otherwise the one that is configured; O(compose) can say another.
+    agent is connected from, and otherwise the one that is configured; O(compose) can say another. Whoever has an
+    agent's key chooses that address, so leave Ansible's check of host keys on.
   - Hosts are in a group for each Client Group of their jobs, C(group_NAME), and in C(tls_off), C(tls_tls), C(tls_ktls)
     or C(tls_ktls_required); from a tree in C(tls_auto) where the agent decides.
   - From the API they are in C(connected) or C(away) too, in C(late) if a job is missing, overdue or late, and in
@@ -93,6 +94,7 @@ cache_timeout: 60
 
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -100,9 +102,14 @@ from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible_collections.strongroom.backup.plugins.module_utils.director import PLACE, Director, DirectorError
 from ansible_collections.strongroom.backup.plugins.module_utils.fleet import clients, groups_of_jobs
+from ansible_collections.strongroom.backup.plugins.plugin_utils.untrusted import untrusted
+
+from ansible import constants
 
 ENDINGS = ("strongroom.yml", "strongroom.yaml")
 TIMEOUT_SECONDS = 300
+# What a name of a resource consists of. It is a host's name too, which Ansible takes for a template before 2.19.
+NAME = re.compile(r"[A-Za-z0-9:._/ -]+")
 
 
 def of_api(options):
@@ -194,8 +201,16 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             found = self.ask()
             if caches:
                 self._cache[key] = found
-        for name, client in sorted(found.items()):
-            if client.get("enrolled") or "enrolled" not in client or not self.get_option("only_enrolled"):
+        # Not before: a cache does not keep the marks.
+        known = untrusted(found)
+        for name in sorted(found):
+            client = known[name]
+            if name in constants.LOCALHOST or not NAME.fullmatch(name):
+                self.display.warning(
+                    "the client %r is left out: tasks for a host of this name would run elsewhere; rename the client"
+                    % name
+                )
+            elif client.get("enrolled") or "enrolled" not in client or not self.get_option("only_enrolled"):
                 self.add(name, client)
 
     def ask(self):

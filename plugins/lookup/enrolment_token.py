@@ -93,6 +93,7 @@ from ansible_collections.strongroom.backup.plugins.module_utils.authority import
     AuthorityError,
     token_options,
 )
+from ansible_collections.strongroom.backup.plugins.plugin_utils.untrusted import untrusted
 
 from ansible import constants
 
@@ -147,7 +148,7 @@ class LookupModule(LookupBase):
             raise AnsibleError("enrolment_token: uses is for tokens of names=PATTERN or any_name=true")
         if (variables or {}).get("ansible_check_mode"):
             return [NONE for _term in terms or [None]]
-        return [self.token(options, str(term) if term else None) for term in terms or [None]]
+        return untrusted([self.token(options, str(term) if term else None) for term in terms or [None]])
 
     def token(self, options, name):
         """The text of one token."""

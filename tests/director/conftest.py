@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible.module_utils.testing import patch_module_args
 
 HOUSE = Path(__file__).with_name("house.py")
 PATIENCE_SECONDS = 600
@@ -102,19 +101,6 @@ def house(tmp_path_factory):
     found = House(tmp_path_factory.mktemp("house"))
     yield found
     found.close()
-
-
-@pytest.fixture
-def run_module(capsys):
-    """Run a module's main with arguments; what it returns. `failed` is in it where it failed."""
-
-    def run(module, check=False, diff=False, **arguments):
-        given = {**arguments, "_ansible_check_mode": check, "_ansible_diff": diff}
-        with patch_module_args(given), pytest.raises(SystemExit):
-            module.main()
-        return json.loads(capsys.readouterr().out)
-
-    return run
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ or logged goes through here.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,7 +23,13 @@ MOST_NAMED: Final = 4096
 _MOST_DATA_BYTES: Final = 64 << 10
 _MOST_FEATURES: Final = 100
 _MOST_WORKERS: Final = 1 << 16
-_LONGEST_RUN_ID: Final = 64
+# What an agent of ours says of itself. Nothing else is kept: these texts reach templates of
+# Ansible, labels of metrics and scripts of administrators.
+_VERSION: Final = re.compile(r"[0-9][0-9A-Za-z.+~-]{0,99}")
+_PLATFORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~@:,=-]{0,199}")
+_BOOT_ID: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
+_FEATURE: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,49}")
+_RUN_ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 def bounded_data(data: dict[str, Any]) -> dict[str, Any]:
@@ -35,18 +42,25 @@ def bounded_data(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def bounded_hello(hello: Hello) -> Hello:
-    """A Hello, limited so that it can be kept while its agent is connected."""
+    """A Hello, limited so that it can be kept while its agent is connected.
+
+    A text that no agent of ours sends is "", that is unknown; such a feature or run is left out.
+    """
     return msgspec.structs.replace(
         hello,
-        version=shown(hello.version, 100),
-        platform=shown(hello.platform, 200),
-        boot_id=shown(hello.boot_id, 100),
-        features=tuple(shown(one, 50) for one in hello.features[:_MOST_FEATURES]),
+        version=_matching(_VERSION, hello.version),
+        platform=_matching(_PLATFORM, hello.platform),
+        boot_id=_matching(_BOOT_ID, hello.boot_id),
+        features=tuple(filter(_FEATURE.fullmatch, hello.features[:_MOST_FEATURES])),
         workers=max(0, min(hello.workers, _MOST_WORKERS)),
-        runs=tuple(one for one in hello.runs[:MOST_NAMED] if len(one) <= _LONGEST_RUN_ID),
+        runs=tuple(filter(_RUN_ID.fullmatch, hello.runs[:MOST_NAMED])),
     )
 
 
 def bounded_progress(progress: RunProgress) -> RunProgress:
     """Progress, limited so that it can be kept until the next one."""
     return msgspec.structs.replace(progress, message=shown(progress.message))
+
+
+def _matching(pattern: re.Pattern[str], text: str) -> str:
+    return text if pattern.fullmatch(text) else ""
