@@ -65,6 +65,11 @@ def random_choices() -> random.Random:
     return random.Random(random_bytes(16))  # noqa: S311 - nothing to guess here
 
 
+def read_time_zone() -> None:
+    """Use the system's time zone as it is now; a process reads it once otherwise."""
+    time.tzset()
+
+
 def utc_text(time_ns: int) -> str:
     """`2026-11-21T13:10:38.123456789Z`; `@seconds` where the calendar ends."""
     seconds, fraction = divmod(time_ns, SECOND_NS)
@@ -89,3 +94,8 @@ def local_text(time_ns: int) -> str:
         f"{local.tm_year:04}-{local.tm_mon:02}-{local.tm_mday:02} "
         f"{local.tm_hour:02}:{local.tm_min:02}:{local.tm_sec:02}"
     )
+
+
+def local_zone_text() -> str:
+    """`CET`: what the clocks of the system's time zone show now."""
+    return time.strftime("%Z")

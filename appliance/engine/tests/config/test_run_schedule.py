@@ -28,6 +28,8 @@ def run_of(read, text, **options):
         ("first, third sun at 1:00", {"weeks_of_month": (1, 3)}),
         ("2nd-5th sat at 1:00", {"weeks_of_month": (2, 3, 4, 5)}),
         ("last sun at 1:00", {"weeks_of_month": (), "last_week": True}),
+        ("lastday at 1:00", {"days": (), "last_day": True, "last_week": False}),
+        ("on 1,lastday at 1:00", {"days": (1,), "last_day": True}),
         ("mon-fri", {"hours": tuple(range(24)), "minute": 0, "weekdays": (1, 2, 3, 4, 5)}),
         ("Wednesday AT 23:59", {"weekdays": (3,), "hours": (23,), "minute": 59}),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from strongroom import clock
 from strongroom.cli.console.place import add_director_options
 from strongroom.cli.console.view import local_time
 from strongroom.cli.table import Column, write_table
@@ -59,6 +60,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
+def _next_time(job: dict[str, Any]) -> str:
+    return f"{local_time(job['next_due'])} {clock.local_zone_text()}" if job["next_due"] else ""
+
+
 def _row(job: dict[str, Any]) -> list[str]:
     last = job["last_run"]
     return [
@@ -69,7 +74,7 @@ def _row(job: dict[str, Any]) -> list[str]:
         printable(job["fileset"]),
         printable(job["schedule"]),
         printable(job["pool"]),
-        local_time(job["next_due"]) if job["enabled"] else "disabled",
+        _next_time(job) if job["enabled"] else "disabled",
         last["state"] if last else "never",
         local_time(last["ended"]) if last else "",
     ]

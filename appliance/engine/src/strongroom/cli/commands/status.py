@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strongroom import clock
 from strongroom.cli.console.expiries import warn_of_endings, write_expiries
 from strongroom.cli.console.place import add_director_options
 from strongroom.cli.console.problems import untold_endings, write_problems
@@ -76,7 +77,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line(f"{title}:" if runs else f"{title}: nothing")
         write_runs(terminal, runs, status["now"])
     terminal.line()
-    terminal.line("due within a day:" if status["due"] else "due within a day: nothing")
+    zone = clock.local_zone_text()
+    terminal.line(f"due within a day ({zone}):" if status["due"] else "due within a day: nothing")
     rows = [
         [local_time(due["due"]), printable(due["job"]), printable(due["client"]),
          printable(due["level"]),

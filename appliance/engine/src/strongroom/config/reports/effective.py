@@ -115,7 +115,7 @@ def run_data(run: ScheduleRun) -> dict[str, Any]:
         value = getattr(run, field)
         if value is None or (field in everything and value == tuple(everything[field])):
             continue
-        if field == "last_week" and not value:
+        if field in ("last_week", "last_day") and not value:
             continue
         data[field] = value
     return {key: list(one) if isinstance(one, tuple) else one for key, one in data.items()}

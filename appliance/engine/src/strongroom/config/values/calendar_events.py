@@ -26,6 +26,7 @@ _OVERRIDES = (
 )
 _WEEK_DAYS = 7
 _ALL_DAYS = tuple(range(1, 32))
+_ALL_WEEKS = tuple(range(1, 6))
 
 
 def calendar_events(run: ScheduleRun) -> tuple[str, ...]:
@@ -41,6 +42,8 @@ def calendar_events(run: ScheduleRun) -> tuple[str, ...]:
         raise UsageError("a systemd timer cannot say weeks of the year; use weeks of the month")
     if run.last_week and run.days != _ALL_DAYS:
         raise UsageError("a systemd timer cannot say days of the month within its last week")
+    if run.last_day and run.weeks_of_month != _ALL_WEEKS:
+        raise UsageError("a systemd timer cannot say the last day of the month in some weeks only")
     weekdays = "" if len(run.weekdays) == _WEEK_DAYS else _names(run.weekdays) + " "
     months = _numbers(run.months, 12)
     time = f"{_numbers(run.hours, 24)}:{run.minute:02}:00"
@@ -48,6 +51,8 @@ def calendar_events(run: ScheduleRun) -> tuple[str, ...]:
     found = []
     if days:
         found.append(f"{weekdays}*-{months}-{_numbers(days, 31)} {time}")
+    if run.last_day:
+        found.append(f"{weekdays}*-{months}~01 {time}")
     if run.last_week:
         found.append(f"{weekdays}*-{months}~{_numbers(tuple(range(1, _WEEK_DAYS + 1)), 0)} {time}")
     if not found:

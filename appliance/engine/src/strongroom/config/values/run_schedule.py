@@ -108,7 +108,7 @@ _SPANS = {
 RUN_WORDS = (
     *_LEVELS.values(),
     *(word for word in _KEYWORDS if len(word) > 3),
-    *("hourly", "daily", "weekly", "monthly", "last"),
+    *("hourly", "daily", "weekly", "monthly", "last", "lastday"),
 )
 
 
@@ -126,7 +126,8 @@ class ScheduleRun:
 
     A run is due in a minute whose hour, weekday, month, day of the month and week of the year are
     in the sets and whose week of the month is in `weeks_of_month`, or in the last seven days of
-    the month where `last_week` is set. Overrides that name a resource are its name.
+    the month where `last_week` is set; `last_day`: or on the last day of the month, of the days.
+    Overrides that name a resource are its name.
     """
 
     level: str | None
@@ -149,6 +150,7 @@ class ScheduleRun:
     spool_data: bool | None = None
     accurate: bool | None = None
     max_run_sched_time_seconds: int | None = None
+    last_day: bool = False
 
 
 def parse_run(kinds: str, texts: list[str]) -> tuple[dict[str, Any], ScheduleRun]:
@@ -257,7 +259,7 @@ def _when(kinds: str, texts: list[str], tokens: list[int]) -> dict[str, Any]:
     chosen: dict[str, set[int]] = {}
     hours: set[int] | None = None
     minute = 0
-    last_week = False
+    last_week = last_day = False
     at_seen = False
     for token in tokens:
         word = texts[token].lower()
@@ -272,6 +274,9 @@ def _when(kinds: str, texts: list[str], tokens: list[int]) -> dict[str, Any]:
         elif word == "last":
             last_week = True
             chosen.setdefault("weeks_of_month", set())
+        elif word == "lastday":
+            last_day = True
+            chosen.setdefault("days", set())
         else:
             part = _part(word, kinds[token])
             if isinstance(part, str):
@@ -288,7 +293,7 @@ def _when(kinds: str, texts: list[str], tokens: list[int]) -> dict[str, Any]:
     for kind, (low, high) in _SPANS.items():
         sets[kind] = tuple(sorted(chosen.get(kind, range(low, high + 1))))
     sets["hours"] = tuple(sorted(hours if hours is not None else range(24)))
-    return {**sets, "minute": minute, "last_week": last_week}
+    return {**sets, "minute": minute, "last_week": last_week, "last_day": last_day}
 
 
 def _widen(word: str, chosen: dict[str, set[int]]) -> None:

@@ -49,6 +49,7 @@ from strongroom.daemons.director.results.runs import (
 from strongroom.daemons.director.results.snapshots import SnapshotFilter
 from strongroom.daemons.director.results.status import Expiry, Status
 from strongroom.daemons.director.runs.plan import plan, tls_mode_of
+from strongroom.daemons.director.schedule.due_times import time_zone
 from strongroom.errors import StrongroomError
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class Queries:
             version=_version(),
             started_ns=self._started_ns,
             now_ns=now_ns,
-            time_zone=context.configuration.director.time_zone or "local",
+            time_zone=context.configuration.director.time_zone or time_zone("").key,
             clients=len(clients),
             clients_connected=sum(context.link.is_connected(name) for name in clients),
             active=tuple(one.info() for one in self._runs.all_active()),

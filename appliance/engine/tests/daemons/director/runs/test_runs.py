@@ -350,6 +350,49 @@ async def test_a_failed_run_is_tried_again_as_often_as_it_says(director):
 
 
 @in_loop
+async def test_attempts_without_an_interval_are_not_made_all_at_once(director):
+    again = "RescheduleOnError = yes; RescheduleInterval = 0; RescheduleTimes = 50"
+    director.configure(client("web1") + job("nightly", more=again))
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("nightly")
+    begun_s = []
+    for _ in range(9):
+        await director.end(agent, run.id, "failed", exit_code=30, error_id="store", error="full")
+        (run,) = await director.runs(states=("waiting", "queued", "running"))
+        assert run.state == "waiting"
+        begun_s.append(0)
+        while await director.state(run.id) == "waiting":
+            await director.go(30)
+            begun_s[-1] += 30
+    assert begun_s == [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]
+
+
+@in_loop
+async def test_runs_of_a_client_that_was_removed_end(director):
+    director.configure(client("web1") + client("web2") + job("a") + job("b", "web2"))
+    await director.open()
+    agent = await director.agent("web2")
+    waiting = await director.start("a")
+    running = await director.start("b")
+    await agent.start(running.id)
+    director.configure(client("web3") + job("c", "web3"))
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
+    await director.go()
+    ended = await director.run(waiting.id)
+    assert (ended.state, ended.reason) == ("cancelled", "client web1 was removed")
+    await director.go(60)
+    assert await director.state(running.id) == "cancelled"
+    director.configure(client("web1") + client("web3") + job("c", "web3") + job("a"))
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
+    again = await director.start("a")
+    director.configure(client("web3") + job("c", "web3"))
+    await director.restart()
+    await director.go()
+    assert await director.state(again.id) == "cancelled"
+
+
+@in_loop
 async def test_a_cancelled_run_is_not_tried_again(director):
     director.configure(client("web1") + job("nightly", more="RescheduleOnError = yes"))
     await director.open()

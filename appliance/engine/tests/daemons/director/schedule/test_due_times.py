@@ -61,7 +61,9 @@ def naive_due(entry: ScheduleRun, start: datetime, minutes: int, zone: ZoneInfo)
             local.hour in entry.hours
             and local.minute == entry.minute
             and local.month in entry.months
-            and local.day in entry.days
+            and (
+                local.day in entry.days or (entry.last_day and local.date() == last_of_month.date())
+            )
             and int(local.strftime("%w")) in entry.weekdays
             and int(local.strftime("%V")) in entry.weeks_of_year
             and (
@@ -95,7 +97,7 @@ WORDS = {
     "weekday": st.sampled_from(["mon", "sun", "mon-fri", "sat,sun", "fri-tue"]),
     "position": st.sampled_from(["1st", "2nd-4th", "5th", "last", "1st,last"]),
     "month": st.sampled_from(["mar", "oct", "jan-jun", "nov-feb"]),
-    "day": st.sampled_from(["on 1", "on 25-31", "on 2/3", "on 29-2"]),
+    "day": st.sampled_from(["on 1", "on 25-31", "on 2/3", "on 29-2", "lastday", "on 2,lastday"]),
     "week": st.sampled_from(["w01-w13", "w53", "w10-w44", "w40-w02", "w00/w02"]),
     "time": st.sampled_from(
         [

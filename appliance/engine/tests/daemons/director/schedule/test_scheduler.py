@@ -17,11 +17,14 @@ from kit.director_in_process import (
 )
 from kit.virtual_time import ShiftedTime
 from strongroom.daemons.director.runs import lifecycle as life_of_runs
-from strongroom.daemons.director.schedule import scheduler
+from strongroom.daemons.director.schedule import due_times, scheduler
 from strongroom.daemons.director.schedule.clock_guard import HOLD_SECONDS
 
 HOUR = 3600
 DAY = 24 * HOUR
+SECOND = """Pool { Name = Second; Storage = second }
+Storage { Name = second; Address = 192.0.2.4; Password = "x"; Device = d; MediaType = File }
+"""
 NIGHTLY = "Schedule { Name = Nightly; Run = Incremental daily at 2:00; }\n"
 
 
@@ -236,6 +239,123 @@ async def test_disabled_jobs_schedules_and_clients_start_nothing(director):
     await director.open()
     await director.go(2 * DAY)
     assert await director.runs() == []
+
+
+@pytest.mark.parametrize("off", ["job", "client", "schedule", "missing"])
+@in_loop
+async def test_what_is_enabled_again_counts_from_then(director, off):
+    schedule = "Schedule {{ Name = Nightly; {} Run = Incremental daily at 2:00; }}\n"
+
+    def configure(disabled: str) -> None:
+        no = {disabled: "Enabled = no;"}
+        text = schedule.format(no.get("schedule", "")) + client("web1", no.get("client", ""))
+        text += job("other")
+        if disabled != "missing":
+            text += job("nightly", more=f"Schedule = Nightly; {no.get('job', '')}")
+        director.configure(text)
+
+    configure("")
+    await director.open()
+    await director.go(15 * HOUR)
+    assert due_hours(await director.runs()) == [14]
+    configure(off)
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
+    await director.go(45 * DAY)
+    await director.restart()
+    await director.go(45 * DAY)
+    configure("")
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
+    await director.go(60)
+    assert due_hours(await director.runs()) == [14]
+    await director.go(DAY)
+    assert due_hours(await director.runs()) == [14, 91 * 24 + 14]
+
+
+@in_loop
+async def test_a_client_that_was_offline_for_long_makes_one_backup(director):
+    text = """Schedule { Name = Mixed
+      Run = Full 1st sun at 2:00
+      Run = Incremental mon-sat at 2:00; }
+    """
+    text += client("web1") + client("web2")
+    text += job("nightly", more="Schedule = Mixed") + job("other", "web2", "Schedule = Mixed")
+    text += job("manual")
+    director.configure(text)
+    await director.open()
+    by_hand = await director.start("nightly")
+    for _ in range(30):
+        await director.go(DAY)
+    waiting = [run for run in await director.runs(states=("waiting",)) if run.job == "nightly"]
+    assert len(waiting) == 2
+    assert by_hand.id in {run.id for run in waiting}
+    (newest,) = (run for run in waiting if run.id != by_hand.id)
+    # The monthly full backup was among those that it replaces.
+    assert newest.level == "full"
+    assert newest.scheduled_ns == START_NS + (29 * 24 + 14) * HOUR * SECOND_NS
+    cancelled = await director.runs(states=("cancelled",), limit=100)
+    assert {run.error_id for run in cancelled} == {"replaced"}
+    assert all("not connected" in run.reason for run in cancelled)
+    # Nobody gets a mail for each of them.
+    assert not (director.folder / "reports.log").exists()
+    agent = await director.agent("web1")
+    running = await director.runs(states=("running",))
+    assert {run.job for run in running} == {"nightly"}
+    assert agent.order().level == "full"
+
+
+@pytest.mark.parametrize("kind", ["Admin", "Verify", "Copy"])
+@in_loop
+async def test_jobs_of_the_director_that_wait_are_not_heaped_up(director, kind):
+    more = "Schedule = Nightly; Priority = 20"
+    more += "; VerifyJob = long; Level = Data" * (kind == "Verify")
+    more += "; SelectionType = PoolUncopiedJobs; NextPool = Second" * (kind == "Copy")
+    more += "; RunBeforeJob = /bin/true" * (kind == "Admin")
+    text = NIGHTLY + SECOND + client("web1") + job("long")
+    text = text.replace("Run = Incremental", "Run =") if kind == "Verify" else text
+    director.configure(text + job("own", "web1", more, kind))
+    await director.open()
+    agent = await director.agent("web1")
+    long_run = await director.start("long")
+    await agent.start(long_run.id)
+    for _ in range(4):
+        await director.go(DAY)
+    runs = [run for run in await director.runs() if run.job == "own"]
+    assert sorted(run.state for run in runs) == ["cancelled"] * 3 + ["queued"]
+
+
+@in_loop
+async def test_jobs_that_others_start_are_not_heaped_up(director):
+    text = NIGHTLY + client("web1") + client("laptop") + job("second", "laptop")
+    director.configure(text + job("first", more='Schedule = Nightly; Run = "second"'))
+    await director.open()
+    agent = await director.agent("web1")
+    for number in range(1, 5):
+        await director.go(DAY)
+        (run,) = await director.runs(states=("running",))
+        await director.backed_up(agent, run.id, number)
+    assert [run.job for run in await director.runs(states=("waiting",))] == ["second"]
+
+
+@in_loop
+async def test_a_new_time_zone_of_the_system_is_in_force_at_once(director, tmp_path, monkeypatch):
+    zone = tmp_path / "localtime"
+    monkeypatch.setattr(due_times, "_LOCAL_ZONE_FILE", str(zone))
+    zone.symlink_to("/usr/share/zoneinfo/Etc/UTC")
+    director.configure(NIGHTLY + client("web1") + job("a", more="Schedule = Nightly"), zone="")
+    await director.open()
+    status = await director.service.queries.status()
+    assert [one.due_ns for one in status.due] == [START_NS + 14 * HOUR * SECOND_NS]
+    await director.go(15 * HOUR)
+    zone.unlink()
+    # It is 22:00 there, so that 2:00 of that day is past already, and was backed up.
+    zone.symlink_to("/usr/share/zoneinfo/America/New_York")
+    await director.go(30)
+    status = await director.service.queries.status()
+    assert status.time_zone == "America/New_York"
+    assert [one.due_ns for one in status.due] == [START_NS + 19 * HOUR * SECOND_NS]
+    assert due_hours(await director.runs()) == [14]
+    await director.go(5 * HOUR)
+    assert due_hours(await director.runs()) == [14, 19]
 
 
 @in_loop

@@ -3,7 +3,8 @@
     {"strongroom_catalog": REVISION}
     {"table": NAME, "row": {...}}        every row of every table, parents before children
 
-For the backup of the catalog, and for moving from SQLite to PostgreSQL. Tokens are included as
+For the backup of the catalog, and for moving from SQLite to PostgreSQL. The due times of an old
+copy are left out: its jobs count from now, as those of a new schedule do. Tokens are included as
 their digests.
 """
 
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from sqlalchemy import func, insert, select
 
-from strongroom.daemons.director.catalog.tables import METADATA
+from strongroom import clock
+from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.catalog.tables import METADATA, SCHEDULE_STATE
 from strongroom.errors import CatalogError, ConflictError
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ REVISION = "0003"
 # Missing columns have a default.
 _READABLE = ("0001", "0002", REVISION)
 _BATCH_ROWS = 1000
+_FRESH_NS = 3600 * SECOND_NS
 
 
 class _Line(msgspec.Struct):
@@ -34,13 +38,16 @@ class _Line(msgspec.Struct):
 
 
 class _Head(msgspec.Struct):
+    """written_ns: 0 in copies of older versions."""
+
     strongroom_catalog: str
+    written_ns: int = 0
 
 
 def write_portable(catalog: Catalog, file: BinaryIO) -> int:
     """Write all rows, in one consistent state; returns how many."""
     encoder = msgspec.json.Encoder()
-    file.write(encoder.encode(_Head(REVISION)) + b"\n")
+    file.write(encoder.encode(_Head(REVISION, clock.now_ns())) + b"\n")
     count = 0
     with catalog.reading() as connection:
         if catalog.kind == "postgresql":
@@ -65,6 +72,7 @@ def read_portable(catalog: Catalog, file: BinaryIO) -> int:
                 f"this copy of a catalog has revision {head.strongroom_catalog}, not {REVISION}; "
                 "read it with the version that wrote it"
             )
+        is_old = not 0 <= clock.now_ns() - head.written_ns < _FRESH_NS
         with catalog.writing() as connection:
             for table in METADATA.sorted_tables:
                 if connection.execute(select(func.count()).select_from(table)).scalar_one():
@@ -80,6 +88,8 @@ def read_portable(catalog: Catalog, file: BinaryIO) -> int:
                     connection.execute(insert(METADATA.tables[name]), batch)
                     batch = []
                 name = line.table
+                if is_old and name == SCHEDULE_STATE.name:
+                    continue
                 if name not in METADATA.tables:
                     raise CatalogError(f"a catalog has no table {name!r}")
                 batch.append(line.row)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import delete, insert, select, tuple_
 
 from strongroom.daemons.director.catalog.tables import SCHEDULE_STATE, STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sqlalchemy import Connection
 
     from strongroom.daemons.director.catalog.database import Catalog
+
+# Databases limit the parameters of a statement.
+_BATCH_ROWS: Final = 400
 
 
 def last_due(catalog: Catalog) -> dict[tuple[str, str], int]:
@@ -35,6 +38,17 @@ def note_due(catalog: Catalog, due: Mapping[tuple[str, str], int]) -> None:
     with catalog.writing() as connection:
         connection.execute(delete(SCHEDULE_STATE).where(columns.in_(list(due))))
         connection.execute(insert(SCHEDULE_STATE), rows)
+
+
+def keep_due(catalog: Catalog, kept: Collection[tuple[str, str]]) -> None:
+    """Remove the due times of all but these: what is enabled again counts from then."""
+    with catalog.writing() as connection:
+        known = connection.execute(select(SCHEDULE_STATE.c.job, SCHEDULE_STATE.c.entry)).all()
+        columns = tuple_(SCHEDULE_STATE.c.job, SCHEDULE_STATE.c.entry)
+        gone = [(job, entry) for job, entry in known if (job, entry) not in kept]
+        for first in range(0, len(gone), _BATCH_ROWS):
+            batch = gone[first : first + _BATCH_ROWS]
+            connection.execute(delete(SCHEDULE_STATE).where(columns.in_(batch)))
 
 
 def read_state(catalog: Catalog, name: str) -> Any:

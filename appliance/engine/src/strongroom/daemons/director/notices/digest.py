@@ -10,7 +10,7 @@ from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.incidents import incidents_since, open_incidents
 from strongroom.daemons.director.catalog.outbox import dead_letters
 from strongroom.daemons.director.catalog.run_history import ended_runs
-from strongroom.daemons.director.notices.letters import shown_time
+from strongroom.daemons.director.shown_text import shown_time
 from strongroom.printable import printable
 
 if TYPE_CHECKING:

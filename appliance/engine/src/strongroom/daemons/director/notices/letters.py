@@ -5,12 +5,11 @@ Everything that comes from others is one printable line of bounded length.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.shown_text import shown_time
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -38,14 +37,6 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     severity: str = "info"
     notices: tuple[dict[str, Any], ...] = ()
-
-
-def shown_time(time_ns: int, zone: tzinfo = UTC) -> str:
-    """`2026-11-22 21:00 CET`, "" for 0."""
-    if not time_ns:
-        return ""
-    moment = datetime.fromtimestamp(time_ns // SECOND_NS, UTC).astimezone(zone)
-    return f"{moment:%Y-%m-%d %H:%M %Z}"
 
 
 def notice_data(incident: Incident, zone: tzinfo, phase: Phase) -> dict[str, Any]:

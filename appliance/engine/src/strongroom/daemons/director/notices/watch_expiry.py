@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.daemons.director.catalog.incidents import Condition
 from strongroom.daemons.director.expiries import all_expiries
-from strongroom.daemons.director.notices.letters import shown_time
+from strongroom.daemons.director.shown_text import shown_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,20 +19,20 @@ from strongroom.daemons.director.catalog.run_history import (
     longest_good_run_seconds,
 )
 from strongroom.daemons.director.catalog.state import read_state, write_state
-from strongroom.daemons.director.notices.letters import shown_time
 from strongroom.daemons.director.notices.watch_paths import (
     count_missing,
     missing_paths,
     says_of_paths,
     topic_of_paths,
 )
-from strongroom.daemons.director.schedule.due_times import entry_digest
+from strongroom.daemons.director.schedule.due_times import entry_digest, time_zone
 from strongroom.daemons.director.schedule.expectations import (
     due_around,
     longest_gap_seconds,
     schedule_of,
     zone_of,
 )
+from strongroom.daemons.director.shown_text import shown_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,6 +79,7 @@ class JobWatch:
     context: DirectorContext
     _expected: dict[str, _Expectation] = field(default_factory=dict)
     _configuration: object = None
+    _system_zone: object = None
 
     def conditions(
         self, active: Sequence[RunRecord], job: str = "", *, clock_is_trusted: bool = True
@@ -88,9 +89,10 @@ class JobWatch:
         active: the runs that have not ended; job: only this one.
         """
         configuration = self.context.configuration
-        if configuration is not self._configuration:
+        system_zone = time_zone("")
+        if configuration is not self._configuration or system_zone is not self._system_zone:
             self._expect()
-            self._configuration = configuration
+            self._configuration, self._system_zone = configuration, system_zone
         recent_ns = 0 if job else max(1, clock.now_ns() - _LOOK_BACK_NS)
         histories = job_histories(self.context.catalog, job, recent_ns)
         names = [job] if job else list(configuration.jobs)

@@ -12,7 +12,7 @@ it happens once; scripts and reports may run twice, and must be idempotent.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
@@ -24,6 +24,7 @@ from strongroom.daemons.director.catalog.runs import (
     load_run,
     new_run_id,
 )
+from strongroom.daemons.director.runs.duplicates import REPLACED_ID
 from strongroom.daemons.director.runs.pings import queue_ping
 from strongroom.daemons.director.runs.reports import send_reports
 from strongroom.daemons.director.runs.requests import companions
@@ -35,12 +36,15 @@ from strongroom.errors import ScriptError, StrongroomError, UnknownNameError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from strongroom.config.settings.job import JobSettings
     from strongroom.config.settings.run_scripts import RunScript
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
     from strongroom.daemons.director.runs.protocols import RunControl, RunNotices
 
+_FIRST_PAUSE_SECONDS: Final = 60
+_LONGEST_PAUSE_SECONDS: Final = 3600
 
 _log = logging.getLogger(__name__)
 
@@ -108,6 +112,9 @@ class DirectorAftermath:
     async def _conclude(self, record: RunRecord, runs: RunControl) -> None:
         if record.went_well:
             await self._forget(record, runs)
+        if record.error_id == REPLACED_ID:
+            # One that waits instead: a client that is offline for weeks needs no mail a night.
+            return
         try:
             await outlast(self._context.in_thread, send_reports, self._context, record)
             await outlast(self._context.in_thread, queue_ping, self._context, record)
@@ -157,7 +164,7 @@ class DirectorAftermath:
             priority=record.priority,
             scheduled_ns=now_ns,
             queued_ns=now_ns,
-            not_before_ns=now_ns + job.reschedule_interval_seconds * SECOND_NS,
+            not_before_ns=now_ns + _pause_seconds(job, record.attempt) * SECOND_NS,
             deadline_ns=record.deadline_ns,
             requested_by=record.requested_by,
             attempt=record.attempt + 1,
@@ -206,6 +213,15 @@ class DirectorAftermath:
         catalog = self._context.catalog
         await outlast(self._context.in_thread, change_run, catalog, record.id, {}, [line])
         runs.watchers.wake(record.id)
+
+
+def _pause_seconds(job: JobSettings, attempt: int) -> int:
+    """How long to wait after a failed attempt: without an interval longer each time.
+
+    An agent that fails at once would otherwise fill the catalog with attempts.
+    """
+    pause_seconds = min(_FIRST_PAUSE_SECONDS << min(attempt - 1, 8), _LONGEST_PAUSE_SECONDS)
+    return job.reschedule_interval_seconds or pause_seconds
 
 
 async def _submit(runs: RunControl, record: RunRecord) -> None:

@@ -35,7 +35,12 @@ from strongroom.daemons.director.catalog.runs import (
 )
 from strongroom.daemons.director.runs.active_run import ActiveRun, Ending, activate
 from strongroom.daemons.director.runs.dispatch import choose
-from strongroom.daemons.director.runs.duplicates import judge
+from strongroom.daemons.director.runs.duplicates import (
+    REPLACED_ID,
+    judge,
+    replaced,
+    with_highest_level,
+)
 from strongroom.daemons.director.runs.plan import limits_of
 from strongroom.daemons.director.runs.run_request import RunRequest
 from strongroom.daemons.director.runs.start_messages import limit_set, make_start, told
@@ -126,9 +131,12 @@ class Runs:
         said = [NewLine(now_ns, "info", text) for text in lines]
         async with self._gate:
             verdict = None
+            others = [one.record for one in self._active.values()]
+            superfluous = {one.id: one for one in replaced(record, others)} if judged else {}
+            record = with_highest_level(record, superfluous.values())
             if job is not None and judged:
-                others = [one.record for one in self._active.values()]
-                verdict = judge(record, others, job.duplicates)
+                rest = [one for one in others if one.id not in superfluous]
+                verdict = judge(record, rest, job.duplicates)
             if verdict is not None and verdict.refusal:
                 record = msgspec.structs.replace(
                     record,
@@ -147,6 +155,12 @@ class Runs:
         for run_id, why in verdict.cancelled if verdict is not None else ():
             if (older := self._active.get(run_id)) is not None:
                 await self.stop(older, Ending("cancelled", why))
+        for old in superfluous.values() if not record.is_final else ():
+            older = self._active.get(old.id)
+            if older is not None and not older.is_running:
+                why = f"run {record.id[:8]}, the next of its schedule, replaces it"
+                why = f"{old.reason}; {why}" if old.reason else why
+                await self.stop(older, Ending("cancelled", why, REPLACED_ID))
         if dispatched:
             await self.dispatch()
         return record
@@ -386,7 +400,7 @@ class Runs:
         """End runs beyond a time limit, and start what may start now."""
         now = clock.elapsed_seconds()
         for active in self.all_active():
-            ending = overdue(active, self._job(active.record), now)
+            ending = self._orphaned(active) or overdue(active, self._job(active.record), now)
             if active.ending is not None and now >= active.stop_at:
                 text = f"agent {active.record.client} never confirmed it; it is told again"
                 lines = [("warning", text)] if active.is_sent else []
@@ -394,6 +408,13 @@ class Runs:
             elif ending is not None and active.ending is None:
                 await self.stop(active, ending)
         await self.dispatch()
+
+    def _orphaned(self, active: ActiveRun) -> Ending | None:
+        """How a run ends whose client the configuration no longer has: it would wait for ever."""
+        client = active.record.client
+        if not active.is_remote or client in self._context.configuration.clients:
+            return None
+        return Ending("cancelled", f"client {client} was removed")
 
     def next_moment(self) -> float | None:
         """When `tick` is needed next at the latest, by clock.elapsed_seconds."""

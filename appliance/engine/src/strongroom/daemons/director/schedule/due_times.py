@@ -8,11 +8,13 @@ times of the entry fall into it; one that occurs twice is due the first time onl
 every hour is due whenever the local clock shows its minute: never in a gap, and twice where the
 hour occurs twice. So a nightly job runs every night, once; an hourly one each hour.
 
-Everything here is arithmetic: no clock, no state.
+Everything here is arithmetic without state; only the system's own time zone is read, and read
+anew after a change of it.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import fields
 from datetime import UTC, date, datetime, timedelta
@@ -23,6 +25,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from blake3 import blake3
 
+from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.config.values.run_days import MOST_DAYS_AHEAD, holds_on
 from strongroom.errors import UsageError
@@ -53,19 +56,40 @@ def time_zone(name: str) -> ZoneInfo:
         raise UsageError(f"there is no time zone {name!r}; {advice}") from error
 
 
-@lru_cache(maxsize=1)
 def _local_zone() -> ZoneInfo:
     try:
-        with open(_LOCAL_ZONE_FILE, "rb") as file:
-            return ZoneInfo.from_file(file, key="local")
+        there = os.stat(_LOCAL_ZONE_FILE)
+        link = os.path.realpath(_LOCAL_ZONE_FILE)
+    except OSError:
+        return _read_zone("", ())
+    return _read_zone(link, (there.st_dev, there.st_ino, there.st_mtime_ns))
+
+
+@lru_cache(maxsize=1)
+def _read_zone(path: str, _version: tuple[int, ...]) -> ZoneInfo:
+    """The zone in the file that /etc/localtime leads to; read anew when that is another one."""
+    clock.read_time_zone()
+    name = path.partition("/zoneinfo/")[2] or "local"
+    try:
+        with open(path, "rb") as file:
+            return ZoneInfo.from_file(file, key=name)
     except (OSError, ValueError):
         # Also without a time zone database: a small host may lack that package.
         return ZoneInfo.from_file(BytesIO(_UTC_ZONE), key="UTC")
 
 
+def zone_text(zone: ZoneInfo) -> str:
+    """`Europe/Vienna (CET)`: the name of a zone, and what its clocks show now."""
+    return f"{zone.key} ({datetime.fromtimestamp(clock.now_ns() // SECOND_NS, zone):%Z})"
+
+
 def entry_digest(entry: ScheduleRun) -> str:
     """A digest, 32 digits, of when an entry is due and what it overrides."""
-    parts = [f"{field.name}={getattr(entry, field.name)}" for field in fields(entry)]
+    parts = [
+        f"{field.name}={getattr(entry, field.name)}"
+        for field in fields(entry)
+        if field.name != "last_day" or entry.last_day  # not in the digests of older catalogs
+    ]
     return blake3("\n".join(parts).encode()).hexdigest(16)
 
 

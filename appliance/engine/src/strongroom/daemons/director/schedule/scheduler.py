@@ -1,7 +1,8 @@
 """Starts jobs by their schedules.
 
 For each Run of an enabled schedule of an enabled job the catalog has the time up to which due times
-were processed. A new Run starts with the current time. Due times since then, be it a minute ago or
+were processed. A new Run starts with the current time, and so does one that was disabled (it, its
+job, client or schedule) or whose time zone has changed. Due times since then, be it a minute ago or
 while the director was down, the machine slept or the clock jumped ahead, start one run together:
 with the highest level that was due, and scheduled for the last due time. With Max Start Delay a run
 that is later than that is recorded as cancelled instead. If the clock is set back by more than an
@@ -21,7 +22,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.runs import find_runs
-from strongroom.daemons.director.catalog.state import last_due, note_due, read_state, write_state
+from strongroom.daemons.director.catalog.state import (
+    keep_due,
+    last_due,
+    note_due,
+    read_state,
+    write_state,
+)
 from strongroom.daemons.director.results.resources import ComingRuns, DueRun
 from strongroom.daemons.director.results.runs import RunFilter
 from strongroom.daemons.director.runs.plan import Overrides, plan
@@ -33,8 +40,10 @@ from strongroom.daemons.director.schedule.due_times import (
     last_due_ns,
     next_due_ns,
     time_zone,
+    zone_text,
 )
 from strongroom.daemons.director.schedule.expectations import schedule_of
+from strongroom.daemons.director.shown_text import shown_time
 from strongroom.errors import StrongroomError, UsageError
 
 if TYPE_CHECKING:
@@ -96,6 +105,7 @@ class Scheduler:
         self._wakes_at = 0.0
         runs.expects = self.wake_by
         self._saved_at = 0.0
+        self._system_zone = time_zone("")
         self.guard = ClockGuard()
         self.warnings: list[ScheduleWarning] = []
 
@@ -111,6 +121,8 @@ class Scheduler:
         now_ns = clock.now_ns()
         entries = []
         fresh: dict[tuple[str, str], int] = {}
+        zones = {entry.key: entry.zone for entry in self._entries}
+        self._system_zone = time_zone("")
         configuration = self._context.configuration
         for job in configuration.jobs.values():
             schedule = schedule_of(configuration, job)
@@ -118,13 +130,15 @@ class Scheduler:
                 continue
             for run in schedule.runs:
                 key = (job.name, entry_digest(run))
-                if key not in seen:
-                    fresh[key] = now_ns
                 zone = self._zone(schedule)
-                entry = _Entry(job, run, zone, key, seen.get(key, now_ns), None)
+                if key not in seen or zones.get(key, zone) is not zone:
+                    fresh[key] = now_ns
+                entry = _Entry(job, run, zone, key, fresh.get(key) or seen[key], None)
                 entry.next_ns = next_due_ns(run, entry.seen_ns, zone)
                 entries.append(entry)
         self._entries = entries
+        keys = {entry.key for entry in entries}
+        await self._context.in_thread(keep_due, self._context.catalog, keys)
         await self._context.in_thread(note_due, self._context.catalog, fresh)
         self.wake()
 
@@ -160,6 +174,9 @@ class Scheduler:
     async def tick(self) -> None:
         """Start due runs; end those beyond a time limit."""
         self._warn(self.guard.observe())
+        if (system_zone := time_zone("")) is not self._system_zone:
+            _log.warning("the system's time zone has changed to %s", zone_text(system_zone))
+            await self.reload()
         now = clock.elapsed_seconds()
         if now - self._saved_at >= _SAVE_CLOCK_SECONDS:
             self._saved_at = now
@@ -260,7 +277,8 @@ class Scheduler:
         lines = []
         late_seconds = (now_ns - due_ns) // SECOND_NS
         if late_seconds > LONGEST_SLEEP_SECONDS * 2:
-            lines.append(f"was due {late_seconds} s ago, while the director did not run")
+            was_due = shown_time(due_ns, entry.zone)
+            lines.append(f"was due {was_due}, while the director did not run")
         if len(due) > 1:
             lines.append(f"{len(due)} entries of its schedule were due; the highest level counts")
         try:
