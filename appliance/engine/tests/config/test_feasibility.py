@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from strongroom.config.resolve import resolve
@@ -57,6 +59,16 @@ def test_nothing_is_wrong_with_the_base():
          "Verify job v cannot run: Storage bare needs Repository, the director's way to it"),
         ("Job { Name = v; JobDefs = usual; Type = Verify; Job To Verify = nightly; Level = Full }",
          74, "error", "Verify job v cannot have its level: a verify has no level 'Full'"),
+        ("Job { Name = k; JobDefs = usual; Type = Consolidate }", 34, "error",
+         "Consolidate job k is of Type Consolidate, which does nothing here: every snapshot is"),
+        ("Job { Name = k; JobDefs = usual; Type = Consolidate; Enabled = no }", 34, "warning",
+         "Consolidate job k is of Type Consolidate"),
+        ("Job { Name = k; JobDefs = usual; Type = Archive }", 34, "error",
+         "Archive job k is of Type Archive, which does nothing: remove the job"),
+        ("Job { Name = k; JobDefs = usual; Protocol = NDMP_NATIVE }", 34, "error",
+         "Backup job k speaks NDMP, which is not supported"),
+        ("Job { Name = k; JobDefs = usual; Type = Restore; Protocol = NDMP }", 50, "warning",
+         "Restore job k speaks NDMP, which is not supported"),
         ("Job { Name = b; JobDefs = usual; Level = Data }", 34, "error",
          "Backup job b cannot have its level: a backup has no level 'Data'"),
         ("Job { Name = b; JobDefs = usual; Storage = shut }", 34, "warning",
@@ -324,8 +336,8 @@ def test_storages_elsewhere_are_not_compared_with_the_daemon_here(tree):
 def test_a_storage_daemon_says_what_it_could_not_serve():
     (found,) = findings(STORAGE % ("sd", "srv"), "storage")
     assert found == (
-        "4:39: error: Archive Device of d is srv: write the absolute path of a folder; "
-        "other machines and protocols are not supported"
+        "4:39: error: Archive Device of d is srv: other machines and protocols are not supported; "
+        "write the absolute path of a folder of its own, or remove the Device"
     )
     text = (STORAGE % ("sd", "/srv")).replace("/run/x.sock", '/run/x.sock; Quota Of = "web1 many"')
     (found,) = findings(text, "storage")
@@ -333,6 +345,39 @@ def test_a_storage_daemon_says_what_it_could_not_serve():
     text = (STORAGE % ("sd", "/srv")).replace("/run/x.sock", '/run/x.sock; Operators = "ann add"')
     (found,) = findings(text, "storage")
     assert "error: Operators = \"ann add\" says 'add'; write the name and any of list" in found
+
+
+@pytest.mark.parametrize(
+    ("device", "fault"),
+    [
+        ("Archive Device = /srv/e; Device Type = Tape", "its Device Type is Tape, and only File"),
+        ("Archive Device = /dev/nst0", "/dev/nst0 lies below /dev"),
+        ("Archive Device = /dev/null", "/dev/null lies below /dev"),
+        ("Archive Device = /srv/../dev/disk/by-id/x", "lies below /dev"),
+        ("Archive Device = /proc/1", "lies below /proc"),
+        ("Archive Device = /etc/hostname", "is a file, not a folder"),
+        ("Archive Device = /srv/d", "Device d has the same folder"),
+        ("Archive Device = /srv/d/inside", "or one lies in the other: /srv/d"),
+        ("Archive Device = /srv", "or one lies in the other: /srv/d"),
+        ("Archive Device = /srv/d2; Device Type = File", ""),
+        ("Archive Device = /srv/d2; Device Type = file", ""),
+    ],
+)
+def test_a_device_that_would_do_harm_is_refused(device, fault):
+    text = STORAGE % ("sd", "/srv/d") + f"Device {{ Name = e; Media Type = F; {device} }}\n"
+    found = findings(text, "storage")
+    assert bool(found) == bool(fault)
+    for one in found:
+        assert " error: Archive Device of e is " in one
+        assert fault in one
+
+
+def test_a_device_that_is_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        (found,) = findings(STORAGE % ("sd", tmp_path / name), "storage")
+        assert "pipe is a pipe, not a folder" in found
 
 
 def test_an_agent_says_what_it_could_not_do():

@@ -21,7 +21,7 @@ from strongroom.daemons.agent.checking import check_agent
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.checking import check_director
 from strongroom.daemons.storage.checking import check_storage
-from strongroom.errors import ConfigurationError
+from strongroom.errors import ConfigurationError, RepositoryExistsError
 from strongroom.net.identities.authority import Authority
 from strongroom.repo.keys.files import export_key
 from strongroom.stores.local import LocalStore
@@ -312,6 +312,16 @@ def test_what_a_storage_daemon_lacks_is_named(site):
         "Maintenance Socket",
         "Address, Port and Addresses of the Storage",
     ]
+
+
+def test_a_folder_of_something_else_is_no_repository(site):
+    shutil.rmtree(site.folder / "repository")
+    (site.folder / "repository").mkdir()
+    (site.folder / "repository" / "Full-0001").write_text("a volume of Bareos")
+    code, lines = site.check("storage")
+    assert code == RepositoryExistsError.exit_code
+    assert "Archive Device of Device disk: " in lines[0]
+    assert "Full-0001" in lines[0]
 
 
 def test_a_storage_daemon_without_a_certificate_serves_its_socket(site):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from strongroom.errors import DamageError, StoreError, StrongroomError
 from strongroom.stores.capabilities import own_capability
 from strongroom.stores.direct_file import BUFFER_BYTES
+from strongroom.stores.local_place import require_own_folder
 from strongroom.stores.local_root import TEMPORARY_PREFIX, LocalRoot, kind_folder, object_path
 from strongroom.stores.local_writer import LocalWriter, remove_if_abandoned
 from strongroom.stores.servable import Space, WritingWay
@@ -48,7 +49,11 @@ class LocalStore:
         return os.fsdecode(self._root.path)
 
     def prepare(self) -> None:
-        """Make the directory and a folder for each kind, where they are not there."""
+        """Make the directory and a folder for each kind, where they are not there.
+
+        RepositoryExistsError where the directory holds something else.
+        """
+        require_own_folder(self._root.path)
         try:
             os.makedirs(self._root.path, mode=0o700, exist_ok=True)
             for kind in KINDS:

@@ -35,6 +35,26 @@ def test_a_second_init_changes_nothing(bare):
     assert bare.stored_objects() == before
 
 
+def test_a_folder_that_holds_something_else_is_left_alone(bare):
+    bare.repository.mkdir()
+    (bare.repository / "lost+found").mkdir()
+    (bare.repository / "Full-0001").write_bytes(b"a volume of Bareos")
+    answer = bare.run("init", *secret(bare), exit_code=RepositoryExistsError.exit_code)
+    assert "Full-0001" in answer.stderr
+    assert sorted(os.listdir(bare.repository)) == ["Full-0001", "lost+found"]
+    (bare.repository / "Full-0001").unlink()
+    bare.run("init", *secret(bare))
+
+
+def test_no_repository_is_made_among_devices(bare):
+    answer = bare.run(
+        "init", *secret(bare), "--repo", "/dev/nst0-of-a-test",
+        exit_code=RepositoryExistsError.exit_code,
+    )  # fmt: skip
+    assert "/dev" in answer.stderr
+    assert not os.path.lexists("/dev/nst0-of-a-test")
+
+
 def test_no_other_user_may_look_into_it(bare):
     bare.run("init", *secret(bare))
     assert all(not path.stat().st_mode & 0o077 for path in bare.repository.rglob("*"))

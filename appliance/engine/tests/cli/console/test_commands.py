@@ -3,6 +3,7 @@
 import re
 import stat
 
+import msgspec
 import pytest
 
 from kit.simulated_agent import SimulatedAgent
@@ -10,6 +11,8 @@ from strongroom.cli.commands.bandwidth import bytes_per_second_of
 from strongroom.cli.console import run_watch
 from strongroom.cli.console.view import run_exit_code
 from strongroom.cli.main import main
+from strongroom.daemons.director.catalog.database import open_catalog
+from strongroom.daemons.director.catalog.snapshots import add_snapshots, load_snapshot
 from strongroom.net.control.messages import (
     Cancel,
     SetBandwidth,
@@ -242,6 +245,34 @@ def test_a_restore_through_the_director(command, director, working_agent):
     (run,) = answer.objects
     assert (run["kind"], run["client"], run["snapshot"]) == ("restore", "web1", newest)
     command("cancel", run["id"])
+
+
+def test_the_latest_of_a_client_with_several_jobs_has_to_be_said(command, own_director):
+    dump = "Job { Name = dump-web1; Job Defs = usual; Client = web1; FileSet = data }\n"
+    own_director.configure(own_director.configuration + dump)
+    identity = own_director.identity("admin").folder.decode()
+    place = ["--director", own_director.url, "--identity", identity]
+    command("reload", place=place)
+    words = ["restore", "latest", "--host", "web1", "--client", "web1", "--target", "/x"]
+    words += ["--background", "--json"]
+    # The other job has no backup yet.
+    newest = own_director.snapshots[1]
+    answer = command(*words, place=place)
+    assert answer.objects[0]["snapshot"] == newest.id
+    assert "of job nightly-web1 of web1" in answer.messages
+    catalog = open_catalog(f"sqlite:///{own_director.folder}/state/main.sqlite")
+    entry = load_snapshot(catalog, newest.id)
+    later = msgspec.structs.replace(
+        entry, id="ab" * 32, job="dump-web1", start_ns=entry.start_ns + 10**9
+    )
+    add_snapshots(catalog, [later])
+    catalog.close()
+    answer = command(*words, place=place, exit_code=2)
+    assert "nightly-web1 (newest " in answer.messages
+    assert "dump-web1 (newest " in answer.messages
+    for job, snapshot in (("nightly-web1", newest.id), ("dump-web1", later.id)):
+        answer = command(*words, "--job", job, place=place)
+        assert answer.objects[0]["snapshot"] == snapshot
 
 
 def test_the_latest_is_a_copy_only_where_the_original_is_gone(command, own_director, copied):

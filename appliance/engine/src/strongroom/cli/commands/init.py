@@ -16,6 +16,8 @@ from strongroom.errors import (
 )
 from strongroom.printable import printable
 from strongroom.repo.repository import Repository
+from strongroom.stores.local import LocalStore
+from strongroom.stores.local_place import require_own_folder
 
 if TYPE_CHECKING:
     import argparse
@@ -68,6 +70,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _require_vacant(store: Store) -> None:
     """Check before asking for a passphrase."""
+    if isinstance(store, LocalStore):
+        require_own_folder(store.location)
     try:
         store.info("config", "config")
     except (ObjectMissingError, RepositoryNotFoundError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from strongroom.cli.console.view import path_for_api, run_exit_code, run_line, short_id
+from strongroom.cli.console.view import local_time, path_for_api, run_exit_code, run_line, short_id
 from strongroom.cli.snapshot_choice import normal_path
 from strongroom.errors import EXIT_DONE, SetBackError, SnapshotNotFoundError, UsageError
 
@@ -56,6 +56,12 @@ def restore_through_director(arguments: argparse.Namespace, terminal: Terminal) 
             client=arguments.host or (None if arguments.job else arguments.client),
             job=arguments.job,
         )
+        if body["snapshot"] == "latest":
+            begun = local_time(chosen["time"])
+            terminal.message_line(
+                f"the latest is {short_id(chosen['id'])} of job {chosen['job']} of "
+                f"{chosen['client']}, from {begun}"
+            )
         if chosen["original"] and body["snapshot"] == "latest":
             terminal.warn(
                 f"{short_id(chosen['id'])} is a copy in storage {chosen['storage']}: the newest "
@@ -83,8 +89,9 @@ def chosen_snapshot(
 ) -> dict[str, Any]:
     """The snapshot that `latest` or the beginning of an id selects, from the director's catalog.
 
-    The latest is the newest backup by when it began, and a copy of it only if that is all there is.
-    Raises SetBackError where the store shows less than the director knows.
+    The latest is the newest backup by when it began, and a copy of it only if that is all there is;
+    without a job it is of the only one that backs the client up. Raises UsageError where several
+    do, and SetBackError where the store shows less than the director knows.
     """
     from strongroom.cli.console.client import named
 
@@ -92,6 +99,7 @@ def chosen_snapshot(
         return dict(director.get(f"/snapshots/{named(wanted)}"))
     if not client and not job:
         raise UsageError("`latest` needs --host CLIENT or --job JOB; or give a snapshot's id")
+    job = job or _only_job(director, str(client))
     for missed in director.get("/missed-snapshots"):
         if client in (None, missed["client"]) and job in (None, missed["job"]):
             raise SetBackError(
@@ -107,6 +115,28 @@ def chosen_snapshot(
         if newest:
             return dict(newest[0])
     raise SnapshotNotFoundError(f"no snapshot of {client or job} that you may see")
+
+
+def _only_job(director: DirectorClient, client: str) -> str | None:
+    """The job of the client that has backups; None where no job of the configuration has any.
+
+    Each job has its own FileSet: the newest of all might be one of a database.
+    """
+    jobs = [
+        job["name"]
+        for job in director.pages("/jobs")
+        if job["kind"] == "backup" and job["client"] == client and job["enabled"]
+    ]
+    newest: dict[str, str] = {}
+    for job in jobs:
+        for one in director.get("/snapshots", client=client, job=job, limit=1)["items"]:
+            newest[job] = f"{job} (newest {local_time(one['time'])})"
+    if len(newest) > 1:
+        raise UsageError(
+            f"{client} has backups of {len(newest)} jobs: {', '.join(newest.values())}; choose "
+            "with --job JOB, or give a snapshot's id"
+        )
+    return next(iter(newest), None)
 
 
 def _request(arguments: argparse.Namespace) -> dict[str, Any]:

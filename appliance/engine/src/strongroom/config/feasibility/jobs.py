@@ -9,7 +9,7 @@ from strongroom.config.feasibility.companions import judge_companions
 from strongroom.config.feasibility.copy_jobs import judge_copy_job
 from strongroom.config.feasibility.repositories import judge_reach
 from strongroom.config.feasibility.run_scripts import judge_run_scripts
-from strongroom.config.settings.levels import level_of
+from strongroom.config.settings.levels import NOTHING_TO_DO, level_of
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 def judge_jobs(findings: FeasibilityFindings) -> None:
     """Judge all Job resources."""
     for job in findings.configuration.jobs.values():
+        if (refusal := NOTHING_TO_DO.get(job.type)) is not None:
+            findings.job_cannot_run(job, "type", refusal, "type")
+            continue
+        if job.speaks_ndmp:
+            _ndmp(findings, job)
         try:
             level_of(job.kind, job.level)
         except UsageError as error:
@@ -39,6 +44,16 @@ def judge_jobs(findings: FeasibilityFindings) -> None:
             findings.job_warning(job, "limit", message, "maximum_concurrent_jobs")
         judge_run_scripts(findings, job)
         judge_companions(findings, job)
+
+
+def _ndmp(findings: FeasibilityFindings, job: JobSettings) -> None:
+    if job.kind == "restore":
+        message = "speaks NDMP, which is not supported; restores take another Restore job"
+        findings.job_warning(job, "protocol", message, "protocol")
+    else:
+        message = "speaks NDMP, which is not supported: back the files up with an agent that has "
+        message += "them mounted, or say Enabled = no"
+        findings.job_cannot_run(job, "protocol", message, "protocol")
 
 
 def _storage(findings: FeasibilityFindings, job: JobSettings) -> None:

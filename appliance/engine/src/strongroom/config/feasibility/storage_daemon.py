@@ -9,6 +9,7 @@ from strongroom.config.language.diagnostics import ERROR
 from strongroom.config.settings.quotas import parse_quota
 from strongroom.config.settings.storage_peers import parse_operator
 from strongroom.errors import UsageError
+from strongroom.stores.local_place import overlap, place_fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,14 +20,7 @@ if TYPE_CHECKING:
 
 def judge_storage_daemon(component: ComponentConfiguration, diagnostics: Diagnostics) -> None:
     """Judge its Devices, and the quotas and operators of its Storage resource."""
-    for device in component.of_type("Device").values():
-        place = device.text("archive_device")
-        if not place.startswith("/"):
-            message = (
-                f"Archive Device of {device.name} is {place}: write the absolute path of a folder; "
-                "other machines and protocols are not supported"
-            )
-            report(diagnostics, ERROR, "device", message, device, "archive_device")
+    _devices(component, diagnostics)
     daemon = component.daemon
     if daemon is None:
         return
@@ -41,3 +35,27 @@ def judge_storage_daemon(component: ComponentConfiguration, diagnostics: Diagnos
                     parse(text)
                 except UsageError as error:
                     report_directive(diagnostics, ERROR, rule, str(error), directive)
+
+
+def _devices(component: ComponentConfiguration, diagnostics: Diagnostics) -> None:
+    """Each Device is a repository in a folder of its own; tapes and the like are nowhere read."""
+    known: dict[str, str] = {}
+    for device in component.of_type("Device").values():
+        place, kind = device.text("archive_device"), device.text("device_type")
+        directive, fault = "archive_device", place_fault(place)
+        if kind.lower() not in ("", "file"):
+            directive = "device_type"
+            fault = f"its Device Type is {kind}, and only File is supported"
+        elif not place.startswith("/"):
+            fault = "other machines and protocols are not supported"
+        else:
+            for name, other in known.items():
+                if overlap(place, other):
+                    fault = f"Device {name} has the same folder, or one lies in the other: {other}"
+            known[device.name] = place
+        if fault:
+            message = (
+                f"Archive Device of {device.name} is {place}: {fault}; write the absolute path of "
+                "a folder of its own, or remove the Device"
+            )
+            report(diagnostics, ERROR, "device", message, device, directive)

@@ -39,6 +39,7 @@ class JobSettings:
     name: str
     kind: JobKind
     type: str
+    speaks_ndmp: bool
     enabled: bool
     level: str
     client: str
@@ -94,6 +95,7 @@ class JobSettings:
             name=job.name,
             kind=JOB_KINDS[job_type],
             type=job_type,
+            speaks_ndmp=job.text("protocol").upper().startswith("NDMP"),
             enabled=job.switch("enabled"),
             level=job.text("level"),
             client=job.name_of("client"),

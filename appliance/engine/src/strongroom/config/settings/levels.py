@@ -30,6 +30,14 @@ JOB_KINDS: Final[Mapping[str, JobKind]] = {
     "Archive": "admin",
     "Consolidate": "admin",
 }
+# Types that Bareos knows and that have no work here, and why.
+NOTHING_TO_DO: Final[Mapping[str, str]] = {
+    "Archive": "is of Type Archive, which does nothing: remove the job",
+    "Consolidate": (
+        "is of Type Consolidate, which does nothing here: every snapshot is complete, whatever its "
+        "level. Remove the job"
+    ),
+}
 BACKUP_LEVELS: Final[Mapping[str, str]] = {
     "full": "full",
     "base": "full",

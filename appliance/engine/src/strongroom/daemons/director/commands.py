@@ -98,7 +98,10 @@ class Commands:
             record = new_restore(self._context.configuration, request, snapshot, who.title)
             about.note(record.job, record.client)
             self._context.repositories.place(record.storage)
-            return (await self._runs.submit(record, [f"asked for by {who.title}"])).info()
+            lines = [f"asked for by {who.title}"]
+            if record.job in self._context.configuration.jobs:
+                lines.append(f"what was not said is as Restore job {record.job} has it")
+            return (await self._runs.submit(record, lines)).info()
 
     async def start_estimate(self, job: str, who: Actor, *, listing: bool = False) -> Run:
         """Let the agent count what a job would back up; the result is the run's summary."""

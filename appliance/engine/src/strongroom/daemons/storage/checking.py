@@ -10,6 +10,7 @@ from strongroom.daemons.preflight import Preflight, sqlite_value
 from strongroom.daemons.storage.configuration import StorageConfiguration
 from strongroom.daemons.storage.provenance import SCHEMA_VERSION, book_path
 from strongroom.errors import PeerRefusedError, StoreError
+from strongroom.stores.local_place import require_own_folder
 
 if TYPE_CHECKING:
     from strongroom.daemons.storage.settings import StorageDaemonSettings
@@ -46,6 +47,7 @@ def check_storage(path: str) -> tuple[StorageDaemonSettings, Preflight]:
         look.changeable(f"Archive Device of Device {name}", book_path(folder))
         with look.part(f"Archive Device of Device {name}"):
             _look_at_book(book_path(folder))
+            require_own_folder(folder)
     if settings.socket_path:
         look.writable("Maintenance Socket", os.path.dirname(settings.socket_path))
     look.addresses("Address, Port and Addresses of the Storage", settings.addresses)

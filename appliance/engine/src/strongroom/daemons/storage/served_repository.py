@@ -21,6 +21,7 @@ from strongroom.daemons.storage.trusted_clock import TrustedClock
 from strongroom.daemons.storage.uploads import CLIENT_END, CLIENT_KINDS, CLIENT_START
 from strongroom.errors import ObjectMissingError, RepositoryNotFoundError
 from strongroom.repo.keys.owners import SHARED
+from strongroom.stores.local_place import require_own_folder
 from strongroom.stores.store import KINDS
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 
 
 class ServedRepository:
-    """Opened when the daemon starts, which creates the folder if needed. Raises StoreError."""
+    """Opened when the daemon starts, which creates the folder if needed.
+
+    Raises StoreError, and RepositoryExistsError where the folder holds something else.
+    """
 
     def __init__(
         self,
@@ -50,6 +54,7 @@ class ServedRepository:
         self.folder = folder
         self.limits = limits
         self.open_store = open_store
+        require_own_folder(folder)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         store = open_store()
         try:

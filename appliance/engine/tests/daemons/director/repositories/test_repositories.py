@@ -148,6 +148,28 @@ async def test_a_name_that_became_a_new_client_restores_what_it_had_before(direc
 
 
 @in_loop
+async def test_a_restore_takes_the_settings_of_a_job_that_can_restore(director):
+    jobs = (
+        job("nas", "web2", "Protocol = NDMP; Where = /nas", "Restore")
+        + job("elsewhere", "web2", "Where = /elsewhere", "Restore")
+        + job("here", "web1", "Where = /here", "Restore")
+    )
+    director.configure(client("web1") + client("web2") + client("web3") + job("nightly") + jobs)
+    await director.open()
+    agent = await director.agent("web1")
+    snapshot = await director.back_up(agent)
+    for to, used in (("web1", "here"), ("web2", "elsewhere"), ("web3", "elsewhere")):
+        request = RestoreRequest(snapshot, client=to)
+        run = await director.service.commands.start_restore(request, OPERATOR)
+        assert run.job == used
+        assert f"Restore job {used}" in await director.texts(run.id)
+    with pytest.raises(UsageError, match="NDMP"):
+        await director.service.commands.start_restore(
+            RestoreRequest(snapshot, client="web2", job="nas"), OPERATOR
+        )
+
+
+@in_loop
 async def test_the_ticket_of_a_cancelled_restore_is_removed(director):
     director.configure(client("web1") + job("nightly"))
     await director.open()

@@ -11,6 +11,7 @@ from blake3 import blake3
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.config.settings.companions import parse_companion
+from strongroom.config.settings.levels import NOTHING_TO_DO
 from strongroom.daemons.director.catalog.runs import RunRecord, new_run_id
 from strongroom.daemons.director.repositories.ownership import require_sound
 from strongroom.daemons.director.runs.plan import Overrides, plan
@@ -40,6 +41,10 @@ _REPLACE: Final = {
 def require_complete(planned: JobPlan) -> None:
     """Raise UsageError for a restore job, and for a backup without what it needs."""
     job = planned.job
+    if (refusal := NOTHING_TO_DO.get(job.type)) is not None:
+        raise UsageError(f"job {job.name} {refusal}")
+    if job.speaks_ndmp:
+        raise UsageError(f"job {job.name} speaks NDMP, which is not supported")
     if job.kind == "restore":
         raise UsageError(f"{job.name} is a restore job; a restore is started with its snapshot")
     if job.kind != "backup":
@@ -139,8 +144,8 @@ def new_restore(
     if snapshot.removed_ns:
         raise ConflictError(f"snapshot {snapshot.id[:8]} was removed")
     require_sound(snapshot)
-    job = _restore_job(configuration, wanted.job)
     client = configuration.client(wanted.client or snapshot.client)
+    job = _restore_job(configuration, wanted.job, client.name)
     if not client.enabled:
         raise ConflictError(f"client {client.name} is disabled")
     target = wanted.target
@@ -200,19 +205,30 @@ def new_restore(
     )
 
 
-def restore_jobs(configuration: DirectorConfiguration) -> list[str]:
-    """The names of all enabled Restore jobs; the first is used unless one is named."""
-    jobs = configuration.jobs.values()
-    return [job.name for job in jobs if job.kind == "restore" and job.enabled]
+def restore_jobs(configuration: DirectorConfiguration, client: str = "") -> list[str]:
+    """The names of all enabled Restore jobs that speak our protocol, the first to use first.
+
+    client: to which it restores; a job for it comes before others.
+    """
+    jobs = [
+        job
+        for job in configuration.jobs.values()
+        if job.kind == "restore" and job.enabled and not job.speaks_ndmp
+    ]
+    return [job.name for job in sorted(jobs, key=lambda job: job.client != client)]
 
 
-def _restore_job(configuration: DirectorConfiguration, name: str) -> JobSettings | None:
+def _restore_job(
+    configuration: DirectorConfiguration, name: str, client: str
+) -> JobSettings | None:
     if name:
         job = configuration.job(name)
         if job.kind != "restore":
             raise UsageError(f"job {name} is no restore job; its Type is {job.type}")
+        if job.speaks_ndmp:
+            raise UsageError(f"restore job {name} speaks NDMP, which is not supported")
         return job
-    names = restore_jobs(configuration)
+    names = restore_jobs(configuration, client)
     return configuration.job(names[0]) if names else None
 
 

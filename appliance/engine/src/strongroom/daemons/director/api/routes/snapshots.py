@@ -191,7 +191,7 @@ async def permitted_restore(wanted: NewRestore, asked: ApiRequest) -> RestoreReq
         raise UsageError("give a target folder, or in_place and no target")
     found = await asked.visible_snapshot(wanted.snapshot)
     asked.rights.require("client", wanted.client or found.client)
-    job = _permitted_job(asked, wanted.job)
+    job = _permitted_job(asked, wanted.job, wanted.client or found.client)
     if wanted.subpath is not None and wanted.paths:
         raise UsageError("give paths or a subpath, not both")
     paths = tuple(_absolute(path_bytes(path)) for path in wanted.paths)
@@ -245,9 +245,9 @@ async def _visible_parts(asked: ApiRequest, wanted: SnapshotFilter) -> list[Snap
     ]
 
 
-def _permitted_job(asked: ApiRequest, name: str) -> str:
+def _permitted_job(asked: ApiRequest, name: str, client: str) -> str:
     """The Restore job to use, "" where the configuration has none. Raises NotPermittedError."""
-    names = (name,) if name else restore_jobs(asked.director.configuration)
+    names = (name,) if name else restore_jobs(asked.director.configuration, client)
     allowed = next((one for one in names if asked.rights.permits("job", one)), "")
     if name:
         asked.rights.require("job", name)
