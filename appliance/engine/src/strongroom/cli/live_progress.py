@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 LIVE_INTERVAL_SECONDS = 0.25
 PLAIN_INTERVAL_SECONDS = 10.0
 RATE_WINDOW_SECONDS = 5.0
+_LONGEST_SECONDS = 365 * 24 * 3600.0
 
 
 class ProgressRates:
@@ -68,7 +69,9 @@ class ProgressRates:
             (counts.files, counts.total_files),
         ):
             if expected and done:
-                return round(max(0, expected - done) * spent / done, 1)
+                left = max(0, expected - done) * spent / done
+                # Sizes of sparse files say little about the work: no job takes so long.
+                return round(left, 1) if left < _LONGEST_SECONDS else None
         return None
 
 

@@ -48,6 +48,7 @@ from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import HEADER_SIZE, parse_header, read_footer
 from strongroom.repo.repository import Repository
 from strongroom.repo.snapshots import Snapshot, Totals
+from strongroom.rows.byte_totals import bytes_together
 from strongroom.rows.rows import BLOCK_ID_BYTES, COLUMN_COUNT, MODE, SIZE, part_starts
 from strongroom.rows.views import join_path, path_key, split_path
 
@@ -241,7 +242,7 @@ class _Wanted:
             files=self._files,
             directories=self._directories,
             others=self._others,
-            content_bytes=self._content_bytes,
+            content_bytes=bytes_together((self._content_bytes,)),
         )
 
 

@@ -36,6 +36,7 @@ from strongroom.printable import printable
 from strongroom.repo.keys.derivation import agree, derive_key, public_of
 from strongroom.repo.keys.owners import CLIENT_ID_SIZE
 from strongroom.repo.keys.roles import Key, PutKey, RestoreKey, required_restore_key
+from strongroom.rows.byte_totals import bytes_together
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -309,7 +310,9 @@ def find_snapshot(snapshots: Iterable[Snapshot], wanted: str) -> Snapshot:
 
 def _totals_of(pages: Iterable[PageReference]) -> tuple[int, int]:
     listed = list(pages)
-    return sum(page.row_count for page in listed), sum(page.content_bytes for page in listed)
+    return sum(page.row_count for page in listed), bytes_together(
+        page.content_bytes for page in listed
+    )
 
 
 def _open_pages(key: Key, owner: bytes, rest: memoryview) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
+from strongroom.rows.byte_totals import LARGEST_BYTES, bytes_together
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE
 
 if TYPE_CHECKING:
@@ -28,14 +29,15 @@ class EntryCounts(NamedTuple):
 
     def plus(self, other: EntryCounts) -> EntryCounts:
         """Both together."""
-        return EntryCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        counts = [mine + theirs for mine, theirs in zip(self[:3], other[:3], strict=True)]
+        return EntryCounts(*counts, bytes_together((self.content_bytes, other.content_bytes)))
 
 
 def count_files(stats: Buffer) -> tuple[int, int]:
     """How many of some rows are regular files, and the sizes of those together."""
     columns = np.frombuffer(stats, "<i8").reshape(-1, COLUMN_COUNT)
     sizes = columns[:, SIZE][columns[:, MODE] & _FORMAT == _REGULAR]
-    return len(sizes), int(sizes.sum())
+    return len(sizes), _sum_of(sizes)
 
 
 def count_entries(groups: Sequence[Rows]) -> EntryCounts:
@@ -47,4 +49,20 @@ def count_entries(groups: Sequence[Rows]) -> EntryCounts:
     files = int(np.count_nonzero(regular))
     directories = int(np.count_nonzero(formats == _DIRECTORY))
     others = len(stats) - files - directories
-    return EntryCounts(files, directories, others, int(stats[regular, SIZE].sum()))
+    return EntryCounts(files, directories, others, _sum_of(stats[regular, SIZE]))
+
+
+def data_of(rows: Rows) -> tuple[int, int]:
+    """How many of some rows are regular files, and the sizes of those together without holes."""
+    files, size_bytes = count_files(rows.stats)
+    if rows.extents:
+        sizes = memoryview(rows.stats).cast("q")[SIZE::COLUMN_COUNT]
+        for row, extents in rows.extents.items():
+            size_bytes -= sizes[row] - sum(length for _, length in extents)
+    return files, max(0, size_bytes)
+
+
+def _sum_of(sizes: np.ndarray[Any, np.dtype[np.int64]]) -> int:
+    if len(sizes) and int(sizes.max()) > LARGEST_BYTES // len(sizes):
+        return bytes_together(sizes.tolist())
+    return int(sizes.sum())

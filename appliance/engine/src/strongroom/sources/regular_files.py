@@ -69,14 +69,14 @@ def may_be_sparse(status: os.stat_result) -> bool:
     return status.st_blocks * _BLOCK_BYTES < status.st_size
 
 
-def data_extents(fd: int, size_bytes: int) -> list[tuple[int, int]] | None:
-    """(offset, length) of the data of a file, in order; None when it has no hole.
+def data_extents(fd: int, end_byte: int, first_byte: int = 0) -> list[tuple[int, int]] | None:
+    """(offset, length) of the data in a range of a file, in order; None when it has no hole.
 
     File systems that cannot tell report the whole file as data. Raises OSError.
     """
     extents: list[tuple[int, int]] = []
-    position = 0
-    while position < size_bytes:
+    position = first_byte
+    while position < end_byte:
         try:
             start = os.lseek(fd, position, os.SEEK_DATA)
         except OSError as error:
@@ -85,11 +85,13 @@ def data_extents(fd: int, size_bytes: int) -> list[tuple[int, int]] | None:
             if error.errno == errno.EINVAL:
                 return None
             raise
-        end = min(os.lseek(fd, start, os.SEEK_HOLE), size_bytes)
+        if start >= end_byte:
+            break
+        end = min(os.lseek(fd, start, os.SEEK_HOLE), end_byte)
         if end <= start:  # the file shrank meanwhile
             break
         extents.append((start, end - start))
         position = end
-    if extents == [(0, size_bytes)]:
+    if extents == [(first_byte, end_byte - first_byte)]:
         return None
     return extents

@@ -48,7 +48,7 @@ from strongroom.jobs.backup.shards.messages import (
 from strongroom.jobs.backup.stream_rows import StreamRows
 from strongroom.jobs.workers.channel import ChannelClosedError, CoordinatorChannel
 from strongroom.jobs.workers.messages import Failed, error_of
-from strongroom.rows.entry_counts import count_files
+from strongroom.rows.entry_counts import data_of
 from strongroom.rows.rows import decode_rows, encode_rows
 from strongroom.scan.share_folders import SHARED, SharePlaces
 
@@ -324,7 +324,7 @@ class Coordinator:
             content, node.content = node.content, None
             kept = without_vanished(whole)
             tallied = (content.tallied_files, content.read_bytes)
-            self._settle(node, [kept], count_files(kept.stats), tallied)
+            self._settle(node, [kept], data_of(kept), tallied)
 
     def _settle(
         self,

@@ -3,8 +3,9 @@
 A shard that scans a directory reads only a share of its content itself and leaves the other rows
 *deferred*. Those become content tasks of about `TASK_BYTES`, which any shard can take; a file
 larger than `SEGMENT_BYTES` becomes several tasks, one for each range of it. Ranges begin at fixed
-offsets, so after an insertion they cost deduplication at most one chunk on each side. With a
-signature a file is one task, because only BLAKE3 can be computed in parts.
+offsets, so after an insertion they cost deduplication at most one chunk on each side. A file may
+be as large as it says without holding anything: its ranges are as long as a bounded number of them
+has to be. With a signature a file is one task, because only BLAKE3 can be computed in parts.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 TASK_BYTES: Final = 32 << 20
 TASK_FILES: Final = 2048
 SEGMENT_BYTES: Final = 256 << 20
+MOST_SEGMENTS: Final = 4096
 
 
 class ContentTask(NamedTuple):
@@ -90,8 +92,11 @@ class DeferredContent:
         for row in deferred:
             size = self._sizes[row]
             if can_split and size > SEGMENT_BYTES:
-                for offset in range(0, size, SEGMENT_BYTES):
-                    yield ContentTask((row,), (offset, min(SEGMENT_BYTES, size - offset)))
+                step = SEGMENT_BYTES
+                while step * MOST_SEGMENTS < size:
+                    step *= 2
+                for offset in range(0, size, step):
+                    yield ContentTask((row,), (offset, min(step, size - offset)))
                 continue
             pending.append(row)
             pending_bytes += size

@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from strongroom.progress import Progress
 
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Larger files may be so large only by their holes, and one of them may outweigh all else.
+_LARGE_BYTES: Final = 1 << 30
 
 
 @dataclass(slots=True)
 class Counted:
-    """What was counted; sizes of regular files, in bytes."""
+    """What was counted; sizes of regular files, in bytes, those of large ones without holes."""
 
     files: int = 0
     directories: int = 0
@@ -145,7 +147,7 @@ class TreeCount:
             told.append(name)
             if stat.S_ISREG(mode):
                 counts.files += 1
-                content_bytes += size
+                content_bytes += size if size < _LARGE_BYTES else _data_bytes(name, size)
             elif stat.S_ISDIR(mode):
                 counts.directories += 1
                 if name not in left and (self._devices is None or device in self._devices):
@@ -161,3 +163,11 @@ class TreeCount:
     def _problem(self, path: bytes, error: OSError) -> None:
         self._counts.problems.append(Problem(path, error.errno or 0, error.strerror or str(error)))
         self._progress.add(errors=1)
+
+
+def _data_bytes(name: bytes, size: int) -> int:
+    """How much of a file of the working directory is no hole, as far as its status tells."""
+    try:
+        return min(size, os.lstat(name).st_blocks * 512)
+    except OSError:
+        return size

@@ -16,6 +16,7 @@ from msgspec import structs
 from strongroom.jobs.writing.page_encoding import PageEncoder
 from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.snapshots import PageReference
+from strongroom.rows.byte_totals import bytes_together
 from strongroom.rows.entry_counts import count_entries
 
 if TYPE_CHECKING:
@@ -151,6 +152,6 @@ class ListingWriter:
         self.files += counts.files
         self.directories += counts.directories
         self.others += counts.others
-        self.size_bytes += counts.content_bytes
+        self.size_bytes = bytes_together((self.size_bytes, counts.content_bytes))
         self._progress.add(files=sum(counts[:3]))
         return counts.content_bytes

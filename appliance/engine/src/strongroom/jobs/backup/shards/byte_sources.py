@@ -66,16 +66,6 @@ class SegmentReader:
         return filled
 
 
-def clipped(extents: list[tuple[int, int]], offset: int, length: int) -> list[tuple[int, int]]:
-    """The parts of the extents that lie in a range."""
-    end = offset + length
-    return [
-        (max(start, offset), min(start + size, end) - max(start, offset))
-        for start, size in extents
-        if start < end and start + size > offset
-    ]
-
-
 def first_bytes(extents: list[tuple[int, int]], wanted: int) -> list[tuple[int, int]]:
     """The first `wanted` bytes of the extents."""
     kept = []

@@ -23,7 +23,6 @@ from strongroom.content.digests import new_signature
 from strongroom.jobs.backup.shards.byte_sources import (
     SegmentReader,
     StreamReader,
-    clipped,
     first_bytes,
 )
 from strongroom.jobs.backup.shards.lot_cutter import LotCutter
@@ -275,18 +274,16 @@ class ContentReader:
         if flags:
             work.flags[row] = flags
         size = before.st_size
-        extents = data_extents(fd, size) if may_be_sparse(before) else None
+        first, end = 0, size
+        is_as_listed = True
         if byte_range is None:
-            is_as_listed = True
             _take_status(work.flat, row, before)
-            segments = [(0, size)] if extents is None else extents
         else:
             # Ranges of one file are read separately, so all must see the file that was listed.
             is_as_listed = _is_as_seen(before, work.flat, row)
-            if extents is not None:
-                segments = extents = clipped(extents, *byte_range)
-            else:
-                segments = clipped([(0, size)], *byte_range)
+            first, end = min(byte_range[0], size), min(sum(byte_range), size)
+        extents = data_extents(fd, end, first) if may_be_sparse(before) else None
+        segments = [(first, end - first)] if extents is None else extents
         signature = self._new_signature(work, row)
         offered = work.offers and is_public(before.st_mode)
         read_bytes = self._chunk(work, row, SegmentReader(fd, segments), signature, offered=offered)
