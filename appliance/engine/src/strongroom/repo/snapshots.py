@@ -66,7 +66,10 @@ class PageReference(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """What a snapshot holds, and the cost of making it."""
+    """What a snapshot holds, and the cost of making it.
+
+    hole_bytes: what of the content is in holes; 0 in snapshots of before it was counted.
+    """
 
     files: int = 0
     directories: int = 0
@@ -78,6 +81,12 @@ class Totals(msgspec.Struct, frozen=True):
     read_bytes: int = 0
     new_bytes: int = 0
     stored_bytes: int = 0
+    hole_bytes: int = 0
+
+    @property
+    def data_bytes(self) -> int:
+        """The content without holes: what a progress counts."""
+        return max(0, self.content_bytes - self.hole_bytes)
 
 
 class ListingSeal(msgspec.Struct, frozen=True):

@@ -29,8 +29,12 @@ class EntryCounts(NamedTuple):
 
     def plus(self, other: EntryCounts) -> EntryCounts:
         """Both together."""
-        counts = [mine + theirs for mine, theirs in zip(self[:3], other[:3], strict=True)]
-        return EntryCounts(*counts, bytes_together((self.content_bytes, other.content_bytes)))
+        return EntryCounts(
+            self.files + other.files,
+            self.directories + other.directories,
+            self.others + other.others,
+            bytes_together((self.content_bytes, other.content_bytes)),
+        )
 
 
 def count_files(stats: Buffer) -> tuple[int, int]:
@@ -52,14 +56,23 @@ def count_entries(groups: Sequence[Rows]) -> EntryCounts:
     return EntryCounts(files, directories, others, _sum_of(stats[regular, SIZE]))
 
 
-def data_of(rows: Rows) -> tuple[int, int]:
-    """How many of some rows are regular files, and the sizes of those together without holes."""
-    files, size_bytes = count_files(rows.stats)
-    if rows.extents:
-        sizes = memoryview(rows.stats).cast("q")[SIZE::COLUMN_COUNT]
-        for row, extents in rows.extents.items():
-            size_bytes -= sizes[row] - sum(length for _, length in extents)
-    return files, max(0, size_bytes)
+def data_sizes(rows: Rows) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The size of each row, without holes; those of rows that are no files are not content."""
+    stats = np.frombuffer(rows.stats, "<i8").reshape(-1, COLUMN_COUNT)
+    sizes: np.ndarray[Any, np.dtype[np.int64]] = np.maximum(stats[:, SIZE], 0)
+    for row, extents in rows.extents.items():
+        sizes[row] = sum(length for _, length in extents)
+    return sizes
+
+
+def hole_bytes(rows: Rows) -> int:
+    """How much of the sizes of some rows is in holes, which cost nobody anything."""
+    if not rows.extents:
+        return 0
+    sizes = memoryview(rows.stats).cast("q")[SIZE::COLUMN_COUNT]
+    return sum(
+        sizes[row] - sum(length for _, length in extents) for row, extents in rows.extents.items()
+    )
 
 
 def _sum_of(sizes: np.ndarray[Any, np.dtype[np.int64]]) -> int:

@@ -127,6 +127,6 @@ def test_in_the_end_all_was_told_once(repository, source):
         told = Told()
         report = made_of(repository, files, told, level)
         assert told.files == report.files
-        assert told.bytes == report.size_bytes
+        assert told.bytes == report.size_bytes - 597 * MEBIBYTE, "holes are no work"
         (source / "folder3" / "small3").write_bytes(b"changed")
     assert report.files_read < report.files

@@ -217,7 +217,7 @@ class _Backup:
             heap.free_large_at_once()
             if base is not None:
                 totals = base.totals
-                progress.total(totals.files, totals.content_bytes, is_estimate=True)
+                progress.total(totals.files, totals.data_bytes, is_estimate=True)
             pages = PageTasks(shards.channels, keeps_raw=keeper is not None)
             listing = ListingWriter(
                 self._repository.writer,
@@ -415,6 +415,7 @@ class _Backup:
             directories=listing.directories,
             others=listing.others,
             content_bytes=listing.size_bytes,
+            hole_bytes=listing.hole_bytes,
             files_new=counts.files_read - counts.files_changed,
             files_changed=counts.files_changed,
             files_unchanged=max(0, listing.files - counts.files_read),

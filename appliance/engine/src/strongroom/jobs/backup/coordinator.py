@@ -48,7 +48,7 @@ from strongroom.jobs.backup.shards.messages import (
 from strongroom.jobs.backup.stream_rows import StreamRows
 from strongroom.jobs.workers.channel import ChannelClosedError, CoordinatorChannel
 from strongroom.jobs.workers.messages import Failed, error_of
-from strongroom.rows.entry_counts import data_of
+from strongroom.rows.entry_counts import count_files, hole_bytes
 from strongroom.rows.rows import decode_rows, encode_rows
 from strongroom.scan.share_folders import SHARED, SharePlaces
 
@@ -278,7 +278,8 @@ class Coordinator:
             case Same():
                 self._scanned(shard, node, message.children, message.closed)
                 self._settled(shard, node)
-                self._settle(node, node.parent, (message.files, message.size_bytes))
+                size_bytes = message.size_bytes - sum(map(hole_bytes, node.parent))
+                self._settle(node, node.parent, (message.files, size_bytes))
             case ParentWanted():
                 assert self._parent is not None
                 # The shard holds them from now on, while it fills a block with files of a hundred
@@ -324,7 +325,8 @@ class Coordinator:
             content, node.content = node.content, None
             kept = without_vanished(whole)
             tallied = (content.tallied_files, content.read_bytes)
-            self._settle(node, [kept], data_of(kept), tallied)
+            files, size_bytes = count_files(kept.stats)
+            self._settle(node, [kept], (files, size_bytes - hole_bytes(kept)), tallied)
 
     def _settle(
         self,

@@ -113,6 +113,7 @@ def replace_snapshot(
             directories=writer.directories,
             others=writer.others,
             content_bytes=writer.size_bytes,
+            hole_bytes=writer.hole_bytes,
         )
         new = msgspec.structs.replace(
             old, pages=pages, totals=totals, error_count=old.error_count + loss.row_count

@@ -194,7 +194,7 @@ class _Restore:
         if not options.subpath:
             totals = self._snapshot.totals
             files = totals.files + totals.directories + totals.others
-            self._progress.total(files=files, bytes=totals.content_bytes)
+            self._progress.total(files=files, bytes=totals.data_bytes)
         reader = self._repository.reader_of(self._snapshot, index, _LISTING_CACHE_BYTES)
         make = Preview if options.dry_run else RowRestorer
         restorer = make(root_fd, StoredContent(reader), options)
@@ -207,7 +207,7 @@ class _Restore:
             pool,
             root_fd,
             self._snapshot.paths,
-            self._snapshot.totals.content_bytes,
+            self._snapshot.totals.data_bytes,
             self._report,
         )
         stream.run(target_is_new=target_is_new)

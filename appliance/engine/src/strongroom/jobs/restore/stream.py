@@ -17,6 +17,7 @@ import numpy as np
 
 from strongroom.errors import PathNotFoundError
 from strongroom.jobs.restore.choice import LEFT_OUT, PASSED, WANTED, BackedUp
+from strongroom.jobs.restore.content import layout_of
 from strongroom.jobs.restore.deletion import Deletions
 from strongroom.jobs.restore.directories import Directories, Level
 from strongroom.jobs.restore.hard_links import Links, OtherName
@@ -29,13 +30,13 @@ from strongroom.jobs.workers.marks import Marks
 from strongroom.jobs.workers.messages import RowsEntry
 from strongroom.jobs.workers.windows import Windows
 from strongroom.printable import printable
+from strongroom.rows.entry_counts import data_sizes
 from strongroom.rows.rows import (
     COLUMN_COUNT,
     DEVICE,
     INODE,
     LINK_COUNT,
     MODE,
-    SIZE,
     Rows,
     decode_rows,
     encode_rows,
@@ -242,7 +243,7 @@ class RestoreStream:
         for number in linked.tolist():
             if number not in skipped:
                 self._take_link(level, rows, names[number], number, stats[number], mark, skipped)
-        sizes = np.where(formats == _REGULAR, np.maximum(stats[:, SIZE], 0), 0)
+        sizes = np.where(formats == _REGULAR, data_sizes(rows), 0)
         large = [n for n in np.flatnonzero(sizes >= LARGE_BYTES).tolist() if n not in skipped]
         skipped.update(large)
         if skipped:
@@ -299,7 +300,7 @@ class RestoreStream:
         if row.link_count > 1:
             self._links.has_mark((row.device, row.inode), mark)
         self._large.restore(row, level.place, mark, is_new=level.is_new)
-        self._report(1, row.size)
+        self._report(1, layout_of(row).content_bytes)
 
     def _leave(self, level: Level) -> None:
         if self._deletions is not None:

@@ -50,7 +50,8 @@ from strongroom.jobs.workers.windows import Windows
 from strongroom.printable import printable
 from strongroom.progress import NullProgress
 from strongroom.repo.listing.reader import Listing
-from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows, slice_rows
+from strongroom.rows.entry_counts import data_sizes
+from strongroom.rows.rows import COLUMN_COUNT, MODE, Rows, slice_rows
 from strongroom.rows.views import join_path, split_path
 from strongroom.scan.privileges import without_privileges
 
@@ -196,7 +197,7 @@ class _Verification:
         if not path:
             totals = self._snapshot.totals
             files = totals.files + totals.directories + totals.others
-            self._progress.total(files=files, bytes=totals.content_bytes)
+            self._progress.total(files=files, bytes=totals.data_bytes)
         self._levels = [_Level(b"", self._choice.includes(path))]
         for rows in self._rows(listing, windows):
             self._take(rows, windows)
@@ -265,8 +266,8 @@ class _Verification:
         self._find_extra(level, names)
         rows = self._bare(rows, skipped)
         if len(skipped) < len(names):
-            sizes = np.maximum(stats[:, SIZE], 0)
-            windows.add(level.place, rows, skipped, int(sizes.sum()), is_new=False)
+            size_bytes = int(data_sizes(rows).sum())
+            windows.add(level.place, rows, skipped, size_bytes, is_new=False)
 
     def _bare(self, rows: Rows, skipped: set[int]) -> Rows:
         """The rows as a restore makes them; skips what it leaves out."""

@@ -17,7 +17,7 @@ from strongroom.jobs.writing.page_encoding import PageEncoder
 from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.snapshots import PageReference
 from strongroom.rows.byte_totals import bytes_together
-from strongroom.rows.entry_counts import count_entries
+from strongroom.rows.entry_counts import count_entries, hole_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +74,7 @@ class ListingWriter:
         self.directories = 0
         self.others = 0
         self.size_bytes = 0
+        self.hole_bytes = 0
 
     def add(self, rows: Rows) -> None:
         """Add the next rows. Raises StoreError."""
@@ -153,5 +154,6 @@ class ListingWriter:
         self.directories += counts.directories
         self.others += counts.others
         self.size_bytes = bytes_together((self.size_bytes, counts.content_bytes))
+        self.hole_bytes = bytes_together((self.hole_bytes, *map(hole_bytes, page)))
         self._progress.add(files=sum(counts[:3]))
         return counts.content_bytes

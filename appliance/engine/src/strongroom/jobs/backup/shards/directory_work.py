@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom.jobs.backup.scanned_rows import VANISHED
 from strongroom.jobs.backup.shards.messages import Settled
 from strongroom.repo.listing.page_builder import page_ends
-from strongroom.rows.entry_counts import data_of
+from strongroom.rows.entry_counts import count_files, hole_bytes
 from strongroom.rows.rows import (
     CHANGED,
     COLUMN_COUNT,
@@ -203,8 +203,9 @@ class DirectoryWork:
         )
 
     def _counts(self, rows: Rows) -> tuple[int, int]:
-        """Regular files that have not vanished, and their sizes together."""
-        files, size_bytes = data_of(rows)
+        """Regular files that have not vanished, and their sizes without holes."""
+        files, size_bytes = count_files(rows.stats)
+        size_bytes -= hole_bytes(rows)
         for row, state in self._states.items():
             if state == VANISHED and self.column(row, MODE) & 0o170000 == 0o100000:
                 files -= 1
