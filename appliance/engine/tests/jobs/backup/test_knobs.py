@@ -137,6 +137,8 @@ def test_flags_can_be_left_out(user: User, tree: Path) -> None:
     [
         ["--workers", "3"],
         ["--workers", "4", "--shards", "1", "--upload-queue-size", "1"],
+        ["--workers", "1", "--shards", "5"],
+        ["--workers", "5", "--shards", "3", "--upload-queue-size", "2"],
         ["--shards", "1"],
         ["--shards", "5", "--lru-size", "1"],
         ["--scan-threads", "1"],

@@ -50,6 +50,28 @@ class Tuning:
             return self.shards
         return max(1, min(LARGEST_DEFAULT_SHARDS, len(os.sched_getaffinity(0))))
 
+    def of_shard(self, number: int) -> ShardShare:
+        """The share of shard `number`; all together have what was asked for the job."""
+        queued = _share(self.upload_queue_size, number, self.shard_count())
+        # Where nothing may wait a worker would have nothing to take: that shard stores by itself.
+        workers = _share(self.workers, number, self.shard_count()) if queued else 0
+        return ShardShare(workers, queued, adapts=not self.workers and queued > 0)
+
+
+class ShardShare(NamedTuple):
+    """Worker threads of one shard, 0: it stores itself; blocks that may wait for the store.
+
+    adapts: where the store makes it wait, a thread stores.
+    """
+
+    workers: int
+    queued_blocks: int
+    adapts: bool
+
+
+def _share(whole: int, number: int, count: int) -> int:
+    return whole // count + (number < whole % count)
+
 
 def settle_tuning(*layers: KnobSettings, spelling: Spelling) -> Tuning:
     """Merge layers of settings; a later layer takes precedence over an earlier one.

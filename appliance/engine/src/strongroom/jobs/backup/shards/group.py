@@ -127,16 +127,16 @@ class ShardGroup:
     ) -> None:
         tuning = self._options.tuning
         repository = copy or self._repository.reopen()
-        shard_count = tuning.shard_count()
+        share = tuning.of_shard(number)
         times = StageTimes(self.tally.stages_of_shard(number))
         times.begin()
         lane = BlockLane(
             LaneSettings(
                 compressions_of(self._options),
-                -(-tuning.workers // shard_count),
-                -(-tuning.upload_queue_size // shard_count),
+                share.workers,
+                share.queued_blocks,
                 self._options.pack_size_bytes or PACK_SIZE_BYTES,
-                adapts=not tuning.workers,
+                adapts=share.adapts,
             ),
             lambda: self._new_pack(repository, KIND_DATA),
             lambda footer: channel.send(PackStored(footer)),
