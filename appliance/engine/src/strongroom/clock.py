@@ -34,8 +34,13 @@ def children_seconds() -> float:
 
 
 def elapsed_seconds() -> float:
-    """Seconds of a monotonic clock, for durations; its zero is arbitrary."""
-    return time.perf_counter()
+    """Seconds since boot, for durations; suspend is included, so that patience ends in time."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def service_manager_seconds() -> float:
+    """Seconds of the clock by which systemd measures; it stands still during suspend."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def since_boot_ns() -> int:

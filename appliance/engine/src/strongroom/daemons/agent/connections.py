@@ -30,7 +30,7 @@ from strongroom.net.channels.tls_contexts import (
 from strongroom.net.control.messages import LARGEST_MESSAGE_BYTES
 from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.net.identities.identity import Identity
-from strongroom.net.renewal.certificates import ended_text, has_ended
+from strongroom.net.renewal.certificates import ended_text, is_of_no_use
 
 if TYPE_CHECKING:
     import ssl
@@ -122,8 +122,8 @@ class DirectorLinks:
             self._served = (context, identity.serial)
 
     def tell_ended(self, identity: Identity) -> bool:
-        """Whether the certificate has ended, which is told once a day and not with each dial."""
-        if not has_ended(identity):
+        """Whether the certificate is not valid now; logged once a day, not with each dial."""
+        if not is_of_no_use(identity):
             self._told.forget(_ENDED)
             return False
         self._told.error(_ENDED, ended_text(identity))

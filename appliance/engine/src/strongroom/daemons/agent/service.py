@@ -106,7 +106,7 @@ class _Service:
         )
 
     async def _reload(self, supervisor: Supervisor) -> None:
-        notify(f"RELOADING=1\nMONOTONIC_USEC={int(clock.elapsed_seconds() * 1e6)}")
+        notify(f"RELOADING=1\nMONOTONIC_USEC={int(clock.service_manager_seconds() * 1e6)}")
         try:
             settings = load_settings(self._path)
             if settings.working_folder != self._settings.working_folder:

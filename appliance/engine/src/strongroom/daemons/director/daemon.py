@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from strongroom.daemons.director.api.agent_connections import AgentConnections
 from strongroom.daemons.director.api.agent_dialling import AgentDialling
@@ -50,6 +50,8 @@ WRONG_ENROLMENTS = 5
 REFUSED_JOINS = 20
 WINDOW_SECONDS = 300.0
 LOOK_SECONDS = 60.0
+# A certificate that a wrong clock made of no use is replaced as soon as that is seen.
+CLOCK_LOOK_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -104,6 +106,8 @@ class DirectorDaemon:
         """Serve until `stopping` is set; sets `ready` when it serves. Raises StrongroomError."""
         loaded, self._loaded = self._loaded, None
         self._director = await Director.open(self._path, self._identity, loaded=loaded)
+        if self._authority is not None:
+            self._authority.sure_ns = self._director.scheduler.guard.sure_ns
         revocations = self._identity.trust.revocations
         assert revocations is not None
         agents = AgentConnections(self._director.agents, revocations)
@@ -149,11 +153,7 @@ class DirectorDaemon:
         look = asyncio.create_task(self._looking.wait())
         try:
             while not stop.done() and not ended.done():
-                await asyncio.wait(
-                    (ended, stop, reload, look),
-                    timeout=LOOK_SECONDS,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
+                await self._wait_to_look((ended, stop, reload, look))
                 if reload.done():
                     reloading.clear()
                     reload = asyncio.create_task(reloading.wait())
@@ -170,6 +170,16 @@ class DirectorDaemon:
         finally:
             for task in (ended, stop, reload, look):
                 task.cancel()
+
+    async def _wait_to_look(self, events: tuple[asyncio.Task[Any], ...]) -> None:
+        """Return when one of them is done, or it is time to look at the certificate."""
+        was_of_no_use = self._certificate.is_of_no_use
+        for _ in range(int(LOOK_SECONDS / CLOCK_LOOK_SECONDS)):
+            done, _ = await asyncio.wait(
+                events, timeout=CLOCK_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if done or self._certificate.is_of_no_use > was_of_no_use:
+                return
 
     async def _reload(self) -> bool:
         """Reload; returns whether that is finished, with or without errors, or must be retried."""

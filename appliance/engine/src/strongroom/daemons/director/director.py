@@ -68,7 +68,7 @@ class Director:
         )
         self.runs = Runs(
             context,
-            OwnJobs(context, path),
+            OwnJobs(context, path, lambda: self.scheduler.guard.obstacle),
             DirectorAftermath(context, lambda: self.scheduler.guard.obstacle, self.notices),
         )
         self.scheduler = Scheduler(context, self.runs)

@@ -1,8 +1,8 @@
 """The director's own certificate, which it renews itself where it has the authority.
 
 One that ended while the machine was off is issued anew: who has the authority's key may do that,
-and so an appliance works again after a long pause. What was revoked is never renewed, nor issued
-anew.
+and so an appliance works again after a long pause. So is one that is not valid yet: it was issued
+while the clock was ahead. What was revoked is never renewed, nor issued anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strongroom.net.identities.identity import (
 )
 from strongroom.net.identities.peer import parse_certificate
 from strongroom.net.identities.trust import host_names
-from strongroom.net.renewal.certificates import ended_text, has_ended
+from strongroom.net.renewal.certificates import ended_text, is_of_no_use
 
 if TYPE_CHECKING:
     from strongroom.net.identities.authority import Authority
@@ -37,11 +37,16 @@ class OwnCertificate:
         self._authority = authority
         self._told = DailyLog(_log)
 
+    @property
+    def is_of_no_use(self) -> bool:
+        """Whether it has ended, or is not valid yet."""
+        return is_of_no_use(self.identity)
+
     def follow(self) -> bool:
         """Renew it when that is due, and take a new one; whether there is one. Blocks."""
         try:
-            if self._authority is not None and self.identity.renewal_due():
-                _renew(self._authority, self.identity)
+            if self._authority is not None and (self.is_of_no_use or self.identity.renewal_due()):
+                _renew(self._authority, self.identity, is_of_no_use=self.is_of_no_use)
             found = Identity.load(self.identity.folder)
         except (StrongroomError, OSError) as error:
             self._told.warn(_OWN, f"the director's certificate cannot be renewed: {error}")
@@ -51,7 +56,7 @@ class OwnCertificate:
             self._told.forget(_OWN)
             _log.info("the director's certificate was replaced, valid until %s", found.not_after)
             return True
-        if has_ended(found):
+        if self.is_of_no_use:
             self._told.warn(_OWN, ended_text(found))
         elif found.renewal_due():
             self._told.warn(
@@ -63,8 +68,8 @@ class OwnCertificate:
         return False
 
 
-def _renew(authority: Authority, identity: Identity) -> None:
-    if has_ended(identity):
+def _renew(authority: Authority, identity: Identity, *, is_of_no_use: bool) -> None:
+    if is_of_no_use:
         if authority.revoked().is_revoked(identity.peer):
             raise PeerRefusedError(f"the certificate of {identity.peer} was revoked")
         hosts = host_names(parse_certificate(identity.certificate_der))

@@ -22,7 +22,7 @@ from strongroom.net.renewal.certificates import (
     DirectorAddress,
     ended_text,
     fetch_revoked,
-    has_ended,
+    is_of_no_use,
     renew_certificate,
 )
 
@@ -83,7 +83,7 @@ class CertificateKeeper:
             return
         try:
             identity = Identity.load(folder)
-            if has_ended(identity):
+            if is_of_no_use(identity):
                 self._told.warn(_RENEWAL, ended_text(identity))
                 return
             if identity.renewal_due():

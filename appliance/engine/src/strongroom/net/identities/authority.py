@@ -8,8 +8,12 @@ identity for a daemon of this machine.
 
 What enrolment tokens permit: net.identities.enrolments.
 
-What is revoked is revoked by name and time: everything of a name that was issued before. So two
-certificates of one name are never issued in the same second.
+What is revoked is revoked by name and order of issue: everything of a name that was issued before.
+The order is held by the serial number, so a clock that was ahead for a while leaves nothing behind:
+the next certificate is later in the order, and begins now.
+
+While the clock is not plausible (`sure_ns`), a certificate begins at the last plausible time and
+ends by the clock: it is valid whichever is right. Nothing is struck off the lists by such a clock.
 
 Methods may be called from several threads and processes at once; those that write hold the folder's
 lock.
@@ -71,7 +75,7 @@ from strongroom.net.identities.trust import Trust, fingerprint, host_names, root
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from strongroom.net.identities.peer import ClientOf
 
@@ -88,6 +92,8 @@ class Authority:
         self.folder = os.path.abspath(os.fsencode(folder))
         self._passphrase = passphrase
         self._key: ec.EllipticCurvePrivateKey | None = None
+        # Where somebody watches the clock: the time as far as it is known to have passed.
+        self.sure_ns: Callable[[], int] = lambda: clock.now_ns()  # noqa: PLW0108 - tests replace it
         try:
             self.certificate_pem = read_bounded(os.path.join(self.folder, files.ROOT), 16 << 10)
         except OSError as error:
@@ -219,12 +225,13 @@ class Authority:
             if successor is not None:
                 changed = without_earlier_successors(self.revoked(), peer, entry)
                 self._publish(self.revoked(), [changed], entries)
-                entries.remove(successor)
-            entries = [
+            gone = {"" if successor is None else successor.serial, *self._succeeded()}
+            kept = [
                 structs.replace(e, may_renew=False) if e.serial == peer.serial else e
-                for e in entries
+                for e in self.issued()
+                if e.serial not in gone
             ]
-            files.write_issued(self.folder, [*entries, entry])
+            files.write_issued(self.folder, [*kept, entry])
         return pem_of(signed)
 
     def permit_renewal(self, name: str) -> list[files.Issued]:
@@ -239,7 +246,7 @@ class Authority:
                 raise _unknown(name)
             permitted = [structs.replace(entry, may_renew=True) for entry in newest.values()]
             by_serial = {entry.serial: entry for entry in permitted}
-            files.write_issued(self.folder, [by_serial.get(e.serial, e) for e in entries])
+            files.write_issued(self.folder, [by_serial.get(e.serial, e) for e in self.issued()])
         return permitted
 
     def revoke(
@@ -247,16 +254,19 @@ class Authority:
     ) -> list[files.Issued]:
         """Revoke everything of a name and these roles that was issued until now, or before a time.
 
-        Returns the certificates on record that were still valid. The new list is also put into the
-        identity folders of this machine. Raises UsageError when there is no certificate of the
-        name, and PeerRefusedError when the list there is damaged.
+        Also what has ended, by a clock that may be ahead. Returns the certificates on record that
+        were still valid. The new list is also put into the identity folders of this
+        machine. Raises UsageError when there is no certificate of the name, and PeerRefusedError
+        when the list there is damaged.
         """
         with files.locked(self.folder):
-            entries = self.living()
+            entries = self.issued()
             of_name = [e for e in entries if e.name == name and e.role in roles]
             if not of_name:
                 raise _unknown(name)
-            before = max(_now(), *(entry.issued for entry in of_name)) + 1
+            before = (
+                max(self._plausible_ns() // SECOND_NS, *(entry.issued for entry in of_name)) + 1
+            )
             if before_ns is not None:
                 before = min(before, before_ns // SECOND_NS)
             revoked = self.revoked()
@@ -265,13 +275,14 @@ class Authority:
                 for entry in of_name
                 if entry.issued < before and not revoked.covers(entry.role, name, entry.issued)
             ]
+            living = {entry.serial for entry in self.living()}
             changes = []
             for role in sorted({entry.role for entry in hit}):
                 known = revoked.names.get((role, name), RevokedName(role, name))
                 changes.append(structs.replace(known, before=max(known.before, before)))
             if changes:
                 self._publish(revoked, changes, entries)
-        return hit
+        return [entry for entry in hit if entry.serial in living]
 
     def issued(self) -> list[files.Issued]:
         """Every certificate that was issued, in order."""
@@ -287,8 +298,23 @@ class Authority:
 
     def living(self) -> list[files.Issued]:
         """What is on record and has not ended."""
-        now_ns = clock.now_ns()
+        now_ns = self._plausible_ns()
         return [e for e in files.read_issued(self.folder) if e.not_after_ns > now_ns]
+
+    def _plausible_ns(self) -> int:
+        """The earliest that it may be now."""
+        return min(clock.now_ns(), self.sure_ns())
+
+    def _succeeded(self) -> set[str]:
+        """Serial numbers of what has ended by the clock and has a successor on record.
+
+        The newest of a name stays: a clock that is wrong must not make the authority forget whom it
+        can revoke.
+        """
+        entries = self.issued()
+        newest = {(entry.role, entry.name): entry.serial for entry in entries}
+        living = {entry.serial for entry in self.living()}
+        return {entry.serial for entry in entries} - living - set(newest.values())
 
     def _sign(
         self,
@@ -303,9 +329,10 @@ class Authority:
         """A certificate and its record; with the lock held."""
         of_name = [e for e in files.read_issued(self.folder) if (e.role, e.name) == (role, name)]
         revoked = self.revoked().names.get((role, name))
+        now, sure = _now(), self.sure_ns() // SECOND_NS
         # Later than all others of the name and than what is revoked of it, whatever the clock says.
-        issued = max(
-            _now(),
+        order = max(
+            min(now, sure),
             revoked.latest if revoked is not None else 0,
             *(entry.issued + 1 for entry in of_name),
         )
@@ -315,18 +342,20 @@ class Authority:
             role,
             name,
             hosts,
-            timedelta(days=days),
-            datetime.fromtimestamp(issued, UTC),
+            timedelta(days=min(days + abs(now - sure) / 86400, GREATEST_LIFETIME_DAYS)),
+            datetime.fromtimestamp(min(now, sure), UTC),
             clients,
+            order,
         )
         signed = builder.sign(self.load_key(), SHA256())
         entry = files.Issued(
             serial=serial_text(signed.serial_number),
             name=name,
             role=role,
-            issued_ns=issued * SECOND_NS,
+            issued_ns=min(now, sure) * SECOND_NS,
             not_after_ns=int(signed.not_valid_after_utc.timestamp()) * SECOND_NS,
             folder=folder,
+            order=order,
         )
         return signed, entry
 
@@ -337,7 +366,9 @@ class Authority:
         issued: Sequence[files.Issued],
     ) -> None:
         """Sign the list with `changes`, and put it where daemons of this machine read it."""
-        past = _now() - GREATEST_LIFETIME_DAYS * 86400
+        # The clock may be years ahead for a minute; nothing was issued then.
+        newest_ns = max((entry.issued_ns for entry in issued), default=0)
+        past = min(self._plausible_ns(), newest_ns) // SECOND_NS - GREATEST_LIFETIME_DAYS * 86400
         names = before.names | {(one.role, one.name): one for one in changes}
         kept = [one for one in names.values() if one.latest > past]
         pem = signed_list(self.load_key(), before.number + 1, kept)
@@ -362,6 +393,4 @@ def _now() -> int:
 
 
 def _unknown(name: str) -> UsageError:
-    return UsageError(
-        f"{name!r} has no certificate on record that is still valid; see `strongroom ca list`"
-    )
+    return UsageError(f"{name!r} has no certificate on record; see `strongroom ca list`")

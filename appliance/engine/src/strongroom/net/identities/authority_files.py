@@ -49,7 +49,8 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True):
 
     `folder`: the identity folder on this machine that it was written to, "" if it went elsewhere.
     `renews`: the serial of the certificate that it renewed, "" if there is none. `may_renew`:
-    somebody at the appliance permits its renewal before it is due.
+    somebody at the appliance permits its renewal before it is due. `order`: 0 for the second of
+    issued_ns.
     """
 
     serial: str
@@ -60,11 +61,12 @@ class Issued(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = ""
     renews: str = ""
     may_renew: bool = False
+    order: int = 0
 
     @property
     def issued(self) -> int:
-        """The second of its issue, as the list of revoked certificates counts it."""
-        return self.issued_ns // SECOND_NS
+        """Its place in the order of issue, as the list of revoked certificates counts it."""
+        return self.order or self.issued_ns // SECOND_NS
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from strongroom.net.identities.peer import (
     common_name,
     holder_uri,
     malformed,
+    new_serial,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from strongroom.net.identities.peer import ClientOf
 
 _ROOT_LIFETIME = timedelta(days=20 * 365)
+# It is later than this, whatever a clock says on the day of the installation.
+_THE_PAST = datetime(2026, 1, 1, tzinfo=UTC)
 _GREATEST_REQUEST_BYTES = 16 << 10
 _HOST_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 
@@ -43,11 +46,6 @@ _HOST_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9])?
 def current_time() -> datetime:
     """Now, UTC, to the second, as certificates have it."""
     return datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC)
-
-
-def new_serial() -> int:
-    """A serial number that is unique and unpredictable."""
-    return int.from_bytes(b"\x40" + clock.random_bytes(18))
 
 
 def build_certificate(
@@ -59,17 +57,19 @@ def build_certificate(
     lifetime: timedelta,
     issued: datetime,
     clients: Sequence[ClientOf] = (),
+    order: int = 0,
 ) -> x509.CertificateBuilder:
-    """A certificate without its signature, valid from `issued` on; it never outlives the root's.
+    """A certificate without its signature, from `issued` on; it never outlives the root's.
 
-    clients: which client an agent is. Raises UsageError for an impossible name or host.
+    clients: which client an agent is. order: see `order_of`, 0 for the second of `issued`. Raises
+    UsageError for an impossible name or host.
     """
     builder = (
         x509.CertificateBuilder()
         .subject_name(_common_name(check_name(name)))
         .issuer_name(root.subject)
         .public_key(public_key)
-        .serial_number(new_serial())
+        .serial_number(new_serial(order or int(issued.timestamp())))
         .not_valid_before(issued - BACKDATED)
         .not_valid_after(min(issued + lifetime, root.not_valid_after_utc))
     )
@@ -145,7 +145,8 @@ def _general_name(host: str) -> x509.GeneralName:
 
 def root_certificate(key: ec.EllipticCurvePrivateKey, name: str) -> x509.Certificate:
     """The certificate of a new authority, signed by itself."""
-    now = current_time()
+    # An authority cannot be replaced, so a clock that is wrong when it is made must not matter.
+    now = max(current_time(), _THE_PAST)
     subject = x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Strongroom"),
@@ -158,8 +159,8 @@ def root_certificate(key: ec.EllipticCurvePrivateKey, name: str) -> x509.Certifi
         .subject_name(subject)
         .issuer_name(subject)
         .public_key(key.public_key())
-        .serial_number(new_serial())
-        .not_valid_before(now - BACKDATED)
+        .serial_number(new_serial(int(now.timestamp())))
+        .not_valid_before(_THE_PAST - BACKDATED)
         .not_valid_after(now + _ROOT_LIFETIME)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)

@@ -22,7 +22,7 @@ import msgspec
 from blake3 import blake3
 
 from strongroom import clock
-from strongroom.clock import SECOND_NS
+from strongroom.clock import SECOND_NS, utc_text
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.peer import Role, check_name, check_role
 from strongroom.net.identities.private_files import (
@@ -42,6 +42,10 @@ _PREFIX = "srt2_"
 _SECRET_SIZE = 32
 _FINGERPRINT_SIZE = 32
 _GREATEST_FILE_BYTES = 4 << 20
+# The clock of who makes a token may be so much ahead.
+_GREATEST_SKEW_NS = 3600 * SECOND_NS
+# One that seems to have expired between these times ago stays: the clock may be ahead for a while.
+_KEPT_NS = (8 * 86400 * SECOND_NS, 800 * 86400 * SECOND_NS)
 # What a name must be where many hosts choose theirs: it is a file's name, and part of others.
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
@@ -176,8 +180,15 @@ class EnrolmentTokens:
         use = self._read(token_id(text))
         if use is None:
             raise PeerRefusedError("the enrolment token is unknown, or was withdrawn")
-        if clock.now_ns() >= use.expires_ns:
+        now_ns = clock.now_ns()
+        if now_ns >= use.expires_ns:
             raise PeerRefusedError("the enrolment token has expired; ask for a new one")
+        if now_ns < use.created_ns - _GREATEST_SKEW_NS:
+            # It would be good for longer than was asked for.
+            raise PeerRefusedError(
+                f"the enrolment token was made on {utc_text(use.created_ns)[:10]}, which is still "
+                "to come: the clock was ahead; ask for a new one"
+            )
         if use.name and use.name != name:
             raise PeerRefusedError(f"the enrolment token is not for the name {name!r}")
         if not use.name:
@@ -220,10 +231,12 @@ class EnrolmentTokens:
             use = self._read(identifier) if identifier.isalnum() else None
             if use is None:
                 continue
-            if clock.now_ns() >= use.expires_ns:
+            ended_ns = clock.now_ns() - use.expires_ns
+            if ended_ns < 0:
+                if use.uses_left > 0:
+                    found.append(TokenInfo(identifier, use))
+            elif not _KEPT_NS[0] < ended_ns < _KEPT_NS[1]:
                 self.withdraw(identifier)
-            elif use.uses_left > 0:
-                found.append(TokenInfo(identifier, use))
         return found
 
     def _read(self, identifier: str) -> TokenUse | None:

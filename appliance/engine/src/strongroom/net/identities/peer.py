@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from urllib.parse import quote, unquote
 
+from strongroom import clock
 from strongroom.errors import PeerRefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ GREATEST_NAME_LENGTH = 127
 # A certificate is valid from this long before its issue, so that a machine whose clock is days
 # behind can use it at once.
 BACKDATED = timedelta(days=8)
+
+# The first byte of a serial number that holds an order; without one it is 0x40.
+_ORDERED = b"\x41"
+_ORDER_SIZE = 5
+_SERIAL_BITS = 19 * 8 - 1
 
 _SCHEME = "strongroom://"
 _CLIENT_SCHEME = "strongroom-client://"
@@ -46,8 +52,8 @@ class Peer:
     """`role`: of ROLES, or LOCAL_ROLE for a process of this machine at a Unix socket.
 
     `name`: as the certificate says, or the user's. `serial`: of the certificate, lower-case
-    hexadecimal without leading zeros; "" for a local peer. `issued`: when the certificate was
-    issued, in seconds since 1970. `clients`: which client an agent is.
+    hexadecimal without leading zeros; "" for a local peer. `issued`: its place in the order of
+    issue, see `order_of`. `clients`: which client an agent is.
     """
 
     name: str
@@ -126,7 +132,7 @@ def peer_of(certificate: Certificate) -> Peer:
             check_name(name),
             check_role(role),
             serial_text(certificate.serial_number),
-            int(issued_at(certificate).timestamp()),
+            order_of(certificate),
             _clients_in(uris),
         )
     except (UsageError, UnicodeDecodeError) as error:
@@ -144,6 +150,25 @@ def _clients_in(uris: list[str]) -> tuple[ClientOf, ...]:
                 raise UsageError("not as we write it")
             found.append(ClientOf(bytes.fromhex(ids[1]), bytes.fromhex(ids[2])))
     return tuple(found)
+
+
+def new_serial(order: int) -> int:
+    """A serial number that is unique, unpredictable, and holds the order; see `order_of`."""
+    return int.from_bytes(_ORDERED + order.to_bytes(_ORDER_SIZE) + clock.random_bytes(13))
+
+
+def order_of(certificate: Certificate) -> int:
+    """Which of two certificates of a name was issued later, whatever the clock said: the greater.
+
+    It is the second of the issue since 1970, or later where the clock had been ahead. The serial
+    number holds it; certificates of earlier versions have it in their beginning alone.
+    """
+    serial = certificate.serial_number
+    if serial.bit_length() == _SERIAL_BITS:
+        data = serial.to_bytes(_SERIAL_BITS // 8 + 1)
+        if data[:1] == _ORDERED:
+            return int.from_bytes(data[1 : 1 + _ORDER_SIZE])
+    return int(issued_at(certificate).timestamp())
 
 
 def issued_at(certificate: Certificate) -> datetime:

@@ -58,8 +58,9 @@ def require_renewable(
         )
     successor = later[-1] if later else None
     if successor is not None and not is_permitted:
-        since = now - successor.issued
-        if since < RENEWED_AGAIN_SECONDS:
+        # Less than nothing: the clock was ahead, and the successor may be of no use.
+        since = now - successor.issued_ns // SECOND_NS
+        if 0 <= since < RENEWED_AGAIN_SECONDS:
             raise PeerRefusedError(f"the certificate of {peer} was renewed a moment ago; wait")
         if since > RENEWED_AGAIN_UNTIL_SECONDS:
             raise PeerRefusedError(

@@ -3,10 +3,10 @@
     -----BEGIN STRONGROOM REVOCATIONS-----   base64 of: msgpack [body, signature]
     body: msgpack [version, number, names];  each name: [role, name, before, after, until]
 
-Everything of a name that was issued before the second `before`, or between `after` and `until`
-(without these two), is invalid. So the list is bounded by the number of names, however many
-certificates a name had. A later list has a higher number. The signature is the authority's (ECDSA
-P-256, SHA-256), over a label and the body.
+Everything of a name whose order of issue (see `peer.order_of`) is before `before`, or between
+`after` and `until` (without these two), is invalid. So the list is bounded by the number of names,
+however many certificates a name had. A later list has a higher number. The signature is the
+authority's (ECDSA P-256, SHA-256), over a label and the body.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LINE: Final = 64
 
 
 class RevokedName(msgspec.Struct, frozen=True, array_like=True):
-    """What is revoked of a name; times are seconds since 1970, 0 for none."""
+    """What is revoked of a name; the numbers are orders of issue, 0 for none."""
 
     role: str
     name: str
@@ -49,12 +49,12 @@ class RevokedName(msgspec.Struct, frozen=True, array_like=True):
     until: int = 0
 
     def covers(self, issued: int) -> bool:
-        """Whether a certificate of this time of issue is revoked."""
+        """Whether a certificate of this order of issue is revoked."""
         return issued < self.before or self.after < issued < self.until
 
     @property
     def latest(self) -> int:
-        """Certificates issued now and later are not revoked."""
+        """Those of this order and later ones are not revoked."""
         return max(self.before, self.until)
 
 
@@ -72,7 +72,7 @@ class RevocationList:
         self.names = {(one.role, one.name): one for one in names}
 
     def covers(self, role: str, name: str, issued: int) -> bool:
-        """Whether a certificate was revoked; `issued`: the second of its issue."""
+        """Whether a certificate was revoked; `issued`: its order of issue."""
         found = self.names.get((role, name))
         return found is not None and found.covers(issued)
 

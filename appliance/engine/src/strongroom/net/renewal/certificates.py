@@ -105,14 +105,24 @@ def has_ended(identity: Identity) -> bool:
     return identity.not_after.timestamp() * SECOND_NS <= clock.now_ns()
 
 
+def has_not_begun(identity: Identity) -> bool:
+    """Whether a certificate is not valid yet: it was issued by a clock that was ahead."""
+    return identity.not_before.timestamp() * SECOND_NS > clock.now_ns()
+
+
+def is_of_no_use(identity: Identity) -> bool:
+    """Whether a certificate is not valid now."""
+    return has_ended(identity) or has_not_begun(identity)
+
+
 def require_living(identity: Identity) -> None:
-    """Raise PeerRefusedError, with the mend, for a certificate that has ended."""
-    if has_ended(identity):
+    """Raise PeerRefusedError, with the mend, for a certificate that is not valid now."""
+    if is_of_no_use(identity):
         raise PeerRefusedError(ended_text(identity))
 
 
 def ended_text(identity: Identity) -> str:
-    """That a certificate has ended, and how its holder gets another."""
+    """That a certificate has ended, or is not valid yet, and how its holder gets another."""
     name = printable(identity.name)
     if identity.role == "agent":
         mend = (
@@ -124,9 +134,16 @@ def ended_text(identity: Identity) -> str:
             f"`strongroom ca issue {name} --role {identity.role}` at the appliance makes another, "
             "with --host for each address of a daemon; put it into this folder"
         )
+    what = f"the certificate of {identity.peer} in {printable(identity.folder)}"
+    if has_not_begun(identity):
+        return (
+            f"{what} is not valid before {identity.not_before:%Y-%m-%d %H:%M} UTC, and by this "
+            f"machine's clock it is {utc_text(clock.now_ns())[:16]}: set the clock if it is wrong; "
+            f"else {mend}"
+        )
     return (
-        f"the certificate of {identity.peer} in {printable(identity.folder)} ended on "
-        f"{identity.not_after:%Y-%m-%d %H:%M} UTC and cannot renew itself any more; {mend}"
+        f"{what} ended on {identity.not_after:%Y-%m-%d %H:%M} UTC and cannot renew itself any "
+        f"more; {mend}"
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.incidents import Condition
+from strongroom.daemons.director.catalog.redating import EXPECTED_JOBS
 from strongroom.daemons.director.catalog.run_history import (
     KINDS,
     job_histories,
@@ -53,7 +54,6 @@ TIMELY: Final = frozenset(
 _GRACE_NS: Final = 600 * SECOND_NS
 _LOOK_BACK_NS: Final = 40 * 86400 * SECOND_NS
 _HOUR: Final = 3600.0
-_FIRST_SEEN: Final = "expected jobs"
 # The level of a verify job that restores a sample.
 _RESTORE_TEST: Final = "data"
 _SCHEDULED: Final = "schedule "
@@ -209,7 +209,7 @@ class JobWatch:
         """Note since when each scheduled job is expected, in the catalog."""
         configuration, catalog = self.context.configuration, self.context.catalog
         now_ns = clock.now_ns()
-        seen = read_state(catalog, _FIRST_SEEN) or {}
+        seen = read_state(catalog, EXPECTED_JOBS) or {}
         noted: dict[str, list[object]] = {}
         self._expected = {}
         for job in configuration.jobs.values():
@@ -223,7 +223,7 @@ class JobWatch:
             zone = zone_of(configuration, schedule)
             self._expected[job.name] = _Expectation(schedule, zone, since_ns)
         if noted != seen:
-            write_state(catalog, _FIRST_SEEN, noted)
+            write_state(catalog, EXPECTED_JOBS, noted)
 
     @staticmethod
     def _follow(expected: _Expectation, now_ns: int) -> None:

@@ -49,6 +49,8 @@ from strongroom.daemons.director.snapshots.reconciliation import Reconciled, rec
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strongroom.config.settings.admin_commands import AdminCommand, AdminVerb
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
@@ -61,9 +63,15 @@ _DAY_NS: Final = 86400 * SECOND_NS
 class OwnJobs:
     """See the module."""
 
-    def __init__(self, context: DirectorContext, configuration_path: str = "") -> None:
-        """configuration_path: backed up along with the catalog, "" for nothing."""
+    def __init__(
+        self, context: DirectorContext, configuration_path: str, clock_obstacle: Callable[[], str]
+    ) -> None:
+        """configuration_path: backed up along with the catalog, "" for nothing.
+
+        clock_obstacle: why nothing may be judged by its age now, or "".
+        """
         self._context = context
+        self._clock_obstacle = clock_obstacle
         self._configuration_path = configuration_path and os.path.abspath(configuration_path)
 
     async def carry_out(self, active: ActiveRun, runs: RunControl) -> Outcome:
@@ -155,6 +163,8 @@ class OwnJobs:
     async def _give(self, command: AdminCommand, active: ActiveRun, runs: RunControl) -> Outcome:
         context = self._context
         if command.verb == "expire runs":
+            if obstacle := self._clock_obstacle():
+                return Outcome("done", {}, (("warning", f"no run was removed: {obstacle}"),))
             before_ns = clock.now_ns() - command.days * _DAY_NS
             catalog = context.catalog
             runs_count = await outlast(context.in_thread, remove_old_runs, catalog, before_ns)

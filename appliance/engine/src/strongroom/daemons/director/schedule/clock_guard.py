@@ -1,9 +1,15 @@
 """Detects jumps of the wall clock, and suspends retention after one.
 
-The wall clock is compared with a monotonic one. A jump of more than ten minutes either way is
-reported, and until the clock is back where it was, or a day has passed, nothing is forgotten: if
-the new time were wrong, snapshots would seem older than they are. The state survives a restart; a
-jump while the director was down is detected only if it went backwards.
+The wall clock is compared with the time since boot, which suspend does not stop. A jump of more
+than ten minutes either way is reported, and until the clock is back where it was, or a day has
+passed, nothing is forgotten: if the new time were wrong, snapshots would seem older than they are.
+Meanwhile `sure_ns` goes on without the jump.
+
+The state survives a restart of the director, and then a jump meanwhile is detected as well. Over a
+restart of the machine, which may have been off for any time, it is detected where the clock went
+backwards, or more than three days ahead.
+
+Once the clock is right again, `wrong` says which times were written by the wrong one.
 """
 
 from __future__ import annotations
@@ -13,19 +19,29 @@ from typing import Any, Final
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.catalog.redating import WrongTimes
 
 TOLERANCE_SECONDS: Final = 600.0
 HOLD_SECONDS: Final = 86400.0
+# How far the clock may go ahead while the machine is off.
+ABSENCE_SECONDS: Final = 3 * 86400.0
+_LATEST_NS: Final = 1 << 62
 
 
 @dataclass(slots=True)
 class ClockGuard:
-    """offset_seconds: how far the clock jumped. held_seconds: how long retention is suspended."""
+    """offset_seconds: how far the clock jumped. held_seconds: how long retention is suspended.
+
+    absence_seconds: how much of the offset may be time during which the machine was off.
+    """
 
     offset_seconds: float = 0.0
     held_seconds: float = 0.0
+    absence_seconds: float = 0.0
+    wrong: WrongTimes | None = None
     _now_ns: int = 0
     _elapsed: float = 0.0
+    _since_ns: int = 0
 
     def __post_init__(self) -> None:
         self._now_ns, self._elapsed = clock.now_ns(), clock.elapsed_seconds()
@@ -36,31 +52,43 @@ class ClockGuard:
             return ""
         self.offset_seconds = float(saved["offset_seconds"])
         self.held_seconds = float(saved["held_seconds"])
-        back_seconds = (int(saved["now_ns"]) - clock.now_ns()) / SECOND_NS
-        if back_seconds <= TOLERANCE_SECONDS:
+        self.absence_seconds = float(saved.get("absence_seconds", 0.0))
+        self._since_ns = int(saved.get("since_ns", 0))
+        passed = (self._now_ns - int(saved["now_ns"])) / SECOND_NS
+        if "elapsed" in saved and saved["boot_id"] == clock.boot_id():
+            return self._judge(passed - (self._elapsed - float(saved["elapsed"])))
+        # The machine has been off for a time that nobody knows.
+        if -TOLERANCE_SECONDS <= passed <= ABSENCE_SECONDS:
             return ""
-        return self._jumped(-back_seconds)
+        if passed > 0:
+            self.absence_seconds = ABSENCE_SECONDS
+        return self._jumped(passed)
 
     def saved(self) -> dict[str, Any]:
         """The state to keep over a restart."""
         return {
             "now_ns": self._now_ns,
+            "boot_id": clock.boot_id(),
+            "elapsed": self._elapsed,
             "offset_seconds": self.offset_seconds,
             "held_seconds": self.held_seconds,
+            "absence_seconds": self.absence_seconds,
+            "since_ns": self._since_ns,
         }
 
     def observe(self) -> str:
         """Compare both clocks; returns a warning if one has jumped since the last call, or ""."""
-        now_ns, elapsed = clock.now_ns(), clock.elapsed_seconds()
-        passed = elapsed - self._elapsed
-        jump = (now_ns - self._now_ns) / SECOND_NS - passed
-        self._now_ns, self._elapsed = now_ns, elapsed
-        self.held_seconds = max(0.0, self.held_seconds - passed)
-        if not self.held_seconds:
-            self.offset_seconds = 0.0
-        if abs(jump) <= TOLERANCE_SECONDS:
-            return ""
-        return self._jumped(jump)
+        before_ns, before = self._now_ns, self._elapsed
+        self._now_ns, self._elapsed = clock.now_ns(), clock.elapsed_seconds()
+        passed = self._elapsed - before
+        was_held, self.held_seconds = self.held_seconds, max(0.0, self.held_seconds - passed)
+        if was_held and not self.held_seconds:
+            if self.offset_seconds < 0:
+                # It had been ahead before.
+                since_ns = self._now_ns + int(TOLERANCE_SECONDS * SECOND_NS)
+                self.wrong = WrongTimes(since_ns, _LATEST_NS, int(self.offset_seconds * SECOND_NS))
+            self.offset_seconds = self.absence_seconds = 0.0
+        return self._judge((self._now_ns - before_ns) / SECOND_NS - passed, passed)
 
     @property
     def obstacle(self) -> str:
@@ -72,10 +100,27 @@ class ClockGuard:
             f"{self.held_seconds / 3600:.1f} h"
         )
 
-    def _jumped(self, seconds: float) -> str:
-        self.offset_seconds += seconds
-        if abs(self.offset_seconds) <= TOLERANCE_SECONDS:
-            self.offset_seconds = self.held_seconds = 0.0
+    def sure_ns(self) -> int:
+        """The time now, without a jump that may have been wrong."""
+        jump = clock.now_ns() - self._now_ns
+        passed_ns = int((clock.elapsed_seconds() - self._elapsed) * SECOND_NS)
+        if abs(jump - passed_ns) <= TOLERANCE_SECONDS * SECOND_NS:
+            passed_ns = jump
+        return self._now_ns + passed_ns - int(self.offset_seconds * SECOND_NS)
+
+    def _judge(self, jump: float, passed: float = 0.0) -> str:
+        return "" if abs(jump) <= TOLERANCE_SECONDS else self._jumped(jump, passed)
+
+    def _jumped(self, seconds: float, passed: float = 0.0) -> str:
+        was_held, self.offset_seconds = bool(self.held_seconds), self.offset_seconds + seconds
+        most_seconds = max(TOLERANCE_SECONDS, self.absence_seconds)
+        if -TOLERANCE_SECONDS <= self.offset_seconds <= most_seconds:
+            if was_held:
+                by_ns = int(seconds * SECOND_NS)
+                self.wrong = WrongTimes(self._since_ns, self._now_ns - by_ns, by_ns)
+            self.offset_seconds = self.held_seconds = self.absence_seconds = 0.0
             return f"the clock jumped by {seconds:+.0f} s and is right again"
+        if not was_held:
+            self._since_ns = self._now_ns - int(passed * SECOND_NS)
         self.held_seconds = HOLD_SECONDS
         return f"the clock jumped by {seconds:+.0f} s; nothing is forgotten for a day"

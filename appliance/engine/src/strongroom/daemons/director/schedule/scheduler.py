@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.catalog.redating import redate
 from strongroom.daemons.director.catalog.runs import find_runs
 from strongroom.daemons.director.catalog.state import (
     keep_due,
@@ -173,12 +174,17 @@ class Scheduler:
 
     async def tick(self) -> None:
         """Start due runs; end those beyond a time limit."""
-        self._warn(self.guard.observe())
+        jump = self.guard.observe()
+        self._warn(jump)
+        if (wrong := self.guard.wrong) is not None:
+            count = await self._context.in_thread(redate, self._context.catalog, wrong)
+            self.guard.wrong = None
+            _log.warning("times that the wrong clock wrote were corrected in %d rows", count)
         if (system_zone := time_zone("")) is not self._system_zone:
             _log.warning("the system's time zone has changed to %s", zone_text(system_zone))
             await self.reload()
         now = clock.elapsed_seconds()
-        if now - self._saved_at >= _SAVE_CLOCK_SECONDS:
+        if jump or now - self._saved_at >= _SAVE_CLOCK_SECONDS:
             self._saved_at = now
             saved = self.guard.saved()
             await self._context.in_thread(write_state, self._context.catalog, _CLOCK_STATE, saved)
