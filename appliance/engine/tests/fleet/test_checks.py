@@ -11,6 +11,7 @@ import sys
 from contextlib import closing
 
 import pytest
+from sqlalchemy import create_engine, inspect
 
 from kit.appliance_keys import appliance_key_text
 from kit.tiny_backup import PASSPHRASE, new_repository
@@ -21,7 +22,11 @@ from strongroom.daemons.agent.checking import check_agent
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.checking import check_director
 from strongroom.daemons.storage.checking import check_storage
-from strongroom.errors import ConfigurationError, RepositoryExistsError
+from strongroom.errors import (
+    CatalogError,
+    ConfigurationError,
+    RepositoryExistsError,
+)
 from strongroom.net.identities.authority import Authority
 from strongroom.repo.keys.files import export_key
 from strongroom.stores.local import LocalStore
@@ -75,9 +80,9 @@ class Site:
         path.write_text(text)
         path.chmod(0o600)
 
-    def check(self, daemon: str, **settings: str) -> tuple[int, list[str]]:
+    def check(self, daemon: str, text: str = "", **settings: str) -> tuple[int, list[str]]:
         """Exit code, and the lines of errors and warnings."""
-        text = {"director": DIRECTOR, "storage": STORAGE, "agent": AGENT}[daemon]
+        text = text or {"director": DIRECTOR, "storage": STORAGE, "agent": AGENT}[daemon]
         self.write(f"{daemon}.conf", text.format(folder=self.folder, **USUAL | settings))
         before = self.listing()
         words = ["--check", "--config", str(self.folder / f"{daemon}.conf")]
@@ -94,6 +99,13 @@ class Site:
                 path = os.path.join(place, name)
                 found[path] = os.stat(path).st_mtime_ns
         return found
+
+
+def tables_of(url) -> list[str]:
+    engine = create_engine(url, connect_args={"client_encoding": "utf8"})
+    found = inspect(engine).get_table_names()
+    engine.dispose()
+    return sorted(found)
 
 
 @pytest.fixture(scope="module")
@@ -276,6 +288,53 @@ def test_a_catalog_of_a_newer_version_or_of_nothing_is_told(site):
     code, lines = site.check("director")
     assert code == 66
     assert str(path) in lines[0]
+
+
+def test_a_database_of_something_else_is_told(site):
+    path = site.folder / "state" / "main.sqlite"
+    path.parent.mkdir(exist_ok=True)
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE job (jobid integer)")
+    code, lines = site.check("director")
+    assert code == CatalogError.exit_code
+    assert "[catalog]: Catalog main: " in lines[0]
+    with pytest.raises(CatalogError, match="something else"):
+        open_catalog(f"sqlite:///{path}")
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("job",)]
+
+
+def test_a_database_of_bacula_on_postgresql_is_told_and_left_alone(site, cluster):
+    url = cluster.new_database()
+    cluster.execute("CREATE TABLE job (jobid integer)", url.database)
+    cluster.execute("CREATE TABLE version (versionid integer)", url.database)
+    catalog = f'Db Name = {url.database}; Db User = strongroom; Db Socket = "{cluster.folder}"'
+    catalog = DIRECTOR.replace("Db Name = main; Db User = x; {catalog}", catalog)
+    code, lines = site.check("director", text=catalog)
+    assert code == CatalogError.exit_code
+    assert "2 tables of something else (job, version)" in lines[0]
+    with pytest.raises(CatalogError, match="something else"):
+        open_catalog(url)
+    assert tables_of(url) == ["job", "version"]
+
+
+def test_a_database_without_an_encoding_is_told(site, cluster):
+    url = cluster.new_database("ENCODING 'SQL_ASCII' TEMPLATE template0")
+    catalog = f'Db Name = {url.database}; Db User = strongroom; Db Socket = "{cluster.folder}"'
+    text = DIRECTOR.replace("Db Name = main; Db User = x; {catalog}", catalog)
+    code, lines = site.check("director", text=text)
+    assert code == CatalogError.exit_code
+    assert "SQL_ASCII" in lines[0]
+    with pytest.raises(CatalogError, match="UTF8"):
+        open_catalog(url)
+    assert tables_of(url) == []
+
+
+def test_mysql_is_told_as_not_supported(site):
+    for driver in ("mysql", "MySQL"):
+        with pytest.raises(ConfigurationError, match="PostgreSQL"):
+            site.check("director", catalog=f'Db Driver = "{driver}"')
+    assert site.check("director", catalog='Db Driver = "postgresql"')[0] == 0
 
 
 def test_a_database_server_that_is_away_is_told(site):

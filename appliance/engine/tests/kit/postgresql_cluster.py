@@ -85,11 +85,11 @@ class Cluster:
             self.kill()
         shutil.rmtree(self.folder)
 
-    def new_database(self) -> URL:
+    def new_database(self, options: str = "") -> URL:
         """An empty database."""
         self._databases += 1
         name = f"catalog{self._databases}"
-        self.execute(f"CREATE DATABASE {name}")
+        self.execute(f"CREATE DATABASE {name} {options}")
         return self._url(name)
 
     def new_catalog(self) -> str:

@@ -52,9 +52,19 @@ def judge_devices(findings: FeasibilityFindings, storage: ComponentConfiguration
 
 def _catalog(findings: FeasibilityFindings) -> None:
     catalog = findings.configuration.catalog
-    if catalog is not None and catalog.db_password and catalog.password_file:
+    if catalog is None:
+        return
+    resource = findings.resource("Catalog", catalog.name)
+    driver = resource.text("db_driver")
+    if driver.lower().startswith(("mysql", "mariadb")):
+        message = (
+            f"Catalog {catalog.name} is one of {driver}, which is not supported: remove DB Driver, "
+            "and name a database of PostgreSQL by DB Address or DB Socket, or none of them for "
+            "SQLite"
+        )
+        findings.at(ERROR, "database", message, resource, "db_driver")
+    if catalog.db_password and catalog.password_file:
         message = f"Catalog {catalog.name} has both a DB Password and a Password File"
-        resource = findings.resource("Catalog", catalog.name)
         findings.at(ERROR, "password", message, resource, "password_file")
 
 

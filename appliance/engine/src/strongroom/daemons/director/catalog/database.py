@@ -4,8 +4,10 @@ SQLite runs in WAL mode and syncs every commit before it returns, so acknowledge
 durable. Writers take their lock at the start of a transaction, so two of them never wait for
 each other's reads. One director writes; readers do not block it.
 
-A catalog of a newer version is refused. An unavailable database (down, locked or full) raises
-CatalogUnavailableError, other errors CatalogError. Broken connections are recreated on next use.
+A catalog of a newer version is refused, and so is a database that holds something else, such as the
+catalog of Bareos or Bacula, or whose encoding is not UTF8: before anything is written. An
+unavailable database (down, locked or full) raises CatalogUnavailableError, other errors
+CatalogError. Broken connections are recreated on next use.
 
 Safe for threads.
 """
@@ -27,14 +29,14 @@ from sqlalchemy.exc import (
 )
 
 from strongroom.daemons.director.catalog.storable_data import left_out, shallow
-from strongroom.daemons.director.catalog.tables import REVISION
+from strongroom.daemons.director.catalog.tables import REVISION, RUNS
 from strongroom.daemons.preflight import sqlite_value
 from strongroom.errors import CatalogError, CatalogUnavailableError, UsageError
 from strongroom.parts import missing_library
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from alembic.config import Config
     from sqlalchemy import Connection, Engine
@@ -44,6 +46,10 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 60
 _POOL_SIZE = 8
 _LONGEST_PASSWORD_BYTES = 4096
+_MOST_TABLES = 3
+_NEW_DATABASE = (
+    "Name a new one as DB Name; on PostgreSQL: createdb --encoding=UTF8 --template=template0 NAME"
+)
 # An unresponsive server is detected after half a minute, not after hours.
 _POSTGRESQL: Final = {
     "connect_timeout": 10,
@@ -52,6 +58,8 @@ _POSTGRESQL: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
     "application_name": "strongroom",
+    # Of a server that converts nothing (SQL_ASCII) the driver would return bytes.
+    "client_encoding": "utf8",
 }
 
 
@@ -145,17 +153,21 @@ def _password(settings: CatalogSettings) -> str | None:
 def look_at_catalog(url: URL) -> None:
     """Check that the catalog could be opened, without changing anything.
 
-    Raises CatalogError (of a newer version), CatalogUnavailableError, UsageError (no driver), and
-    sqlite3.DatabaseError for a file that is not SQLite's.
+    Raises CatalogError (of a newer version, of something else), CatalogUnavailableError,
+    UsageError (no driver), and sqlite3.DatabaseError for a file that is not SQLite's.
     """
     if url.get_backend_name() == "sqlite":
         query = "SELECT version_num FROM alembic_version"
         present = sqlite_value(url.database or "", query)
+        if not present:
+            query = "SELECT group_concat(name) FROM sqlite_master WHERE type = 'table'"
+            tables = str(sqlite_value(url.database or "", query) or "")
+            _require_empty(tables.split(",") if tables else [], url.database or "")
     else:
         catalog = Catalog(_engine(url))
         try:
             with catalog.reading() as connection:
-                present = _revision(connection)
+                present = _revision(connection, catalog.place)
         finally:
             catalog.close()
     _judge(str(present or ""), url.render_as_string(hide_password=True))
@@ -213,7 +225,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 def _migrate(catalog: Catalog) -> None:
     with catalog.writing() as connection:
-        present = _revision(connection)
+        present = _revision(connection, catalog.place)
         if present == REVISION:
             # The usual start, which is spared the time and the memory of Alembic.
             return
@@ -225,9 +237,21 @@ def _migrate(catalog: Catalog) -> None:
         command.upgrade(config, "head")
 
 
-def _revision(connection: Connection) -> str:
-    """The newest migration that was done; "" where there was none."""
-    if not inspect(connection).has_table("alembic_version"):
+def _revision(connection: Connection, place: str) -> str:
+    """The newest migration that was done; "" in an empty database.
+
+    Raises CatalogError for a database that cannot be ours.
+    """
+    if connection.dialect.name == "postgresql":
+        encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+        if encoding != "UTF8":
+            raise CatalogError(
+                f"the database {place} has the encoding {encoding}, and the catalog needs UTF8; "
+                f"nothing was changed. {_NEW_DATABASE}"
+            )
+    tables = inspect(connection).get_table_names()
+    if not {"alembic_version", RUNS.name} <= set(tables):
+        _require_empty(tables, place)
         return ""
     found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     return str(found or "")
@@ -239,6 +263,16 @@ def _migrations() -> Config:
     config = Config()
     config.set_main_option("script_location", "strongroom.daemons.director.catalog:migrations")
     return config
+
+
+def _require_empty(tables: Sequence[str], place: str) -> None:
+    if tables:
+        shown = ", ".join(sorted(tables)[:_MOST_TABLES])
+        count = "1 table" if len(tables) == 1 else f"{len(tables)} tables"
+        raise CatalogError(
+            f"the database {place} holds {count} of something else ({shown}), perhaps of Bareos or "
+            f"Bacula; nothing was changed. {_NEW_DATABASE}"
+        )
 
 
 def _judge(present: str, place: str) -> None:
