@@ -161,6 +161,23 @@ class FalseSnapshotError(StrongroomError):
     error_id = "false-snapshot"
 
 
+class SetAsideError(StrongroomError):
+    """A job did its work, except for objects that it could not read; it named each."""
+
+    exit_code = 24
+    error_id = "set-aside"
+
+
+class MemoryLimitError(UnknownFormatError):
+    """A job, or the reading of one object, takes more memory than it may have.
+
+    Like an unknown format, it says nothing of whether what is stored is sound.
+    """
+
+    exit_code = 25
+    error_id = "memory-limit"
+
+
 class StoreError(StrongroomError):
     """The store failed (no space, read-only, input/output error); fatal to the job."""
 

@@ -8,7 +8,7 @@ from kit.forged_snapshot import file_row, forge
 from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up, new_repository
 from kit.user import User
 from strongroom.content.digests import object_name
-from strongroom.errors import RightError
+from strongroom.errors import RightError, SetAsideError
 from strongroom.jobs.check.vouch import required_judge, vouch
 from strongroom.progress import NullProgress
 from strongroom.repo.repository import Repository
@@ -81,8 +81,12 @@ def test_restore_of_a_host_takes_nothing_that_another_agent_stored_at_the_daemon
         },
     )
     assert restored(user)[0] == true.id
-    assert all(one["host"] == "web1" for one in user.snapshots() if one["id"] == own)
-    assert forged not in {one["id"] for one in user.snapshots() if not one["false"]}
+    outcome = user.run("snapshots")
+    # What is not verified and cannot be read is named.
+    assert (outcome.code == SetAsideError.exit_code) == bool(forged and not is_vouched)
+    listed = outcome.of_type("snapshot")
+    assert all(one["host"] == "web1" for one in listed if one["id"] == own)
+    assert forged not in {one["id"] for one in listed if not one["false"]}
 
 
 @pytest.mark.parametrize("pretend", [under_its_own_id, under_the_victims_id])

@@ -88,7 +88,7 @@ def test_a_verified_snapshot_that_lacks_something_still_stops_prune(appliance, v
     lost = index.of_client(kept.owner).locate(pages[0].block_id).pack_id.hex()
     appliance.store.delete("packs", lost)
     packs = {info.name for info in appliance.store.list("packs")}
-    with pytest.raises(DamageError, match="run check"):
+    with pytest.raises(DamageError, match="strongroom check"):
         prune(appliance, THOROUGH, NullProgress())
     assert {info.name for info in appliance.store.list("packs")} == packs
 

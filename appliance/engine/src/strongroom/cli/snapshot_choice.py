@@ -10,11 +10,18 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from strongroom.cli.set_aside import name_set_aside
 from strongroom.cli.times import parse_moment
 from strongroom.clock import utc_text
-from strongroom.errors import FalseSnapshotError, SetBackError, SnapshotNotFoundError
+from strongroom.errors import (
+    DamageError,
+    FalseSnapshotError,
+    SetBackError,
+    SnapshotNotFoundError,
+)
 from strongroom.printable import printable
 from strongroom.repo.newest_known import NewestKnown
+from strongroom.repo.set_aside import SetAside
 from strongroom.repo.snapshots import Snapshot, find_snapshot, select_snapshots
 from strongroom.stores.capabilities import found_false
 
@@ -91,8 +98,12 @@ class SnapshotChoice:
 
     def __init__(self, arguments: argparse.Namespace, repository: Repository) -> None:
         """Raises DamageError, StoreError, UsageError."""
-        everything = repository.snapshots()
         ids = found_false(repository.store)
+        # What was found false is listed as such, whether it decodes or not.
+        self.set_aside = SetAside(ids)
+        everything = repository.snapshots(self.set_aside)
+        doubted = repository.store.doubted("snapshots") if len(self.set_aside) else frozenset()
+        self._damaged = [one for one in self.set_aside.names("snapshots") if one not in doubted]
         fitting = snapshot_filter(arguments)(everything)
         self.snapshots = [one for one in fitting if one.id not in ids]
         self.false = [one for one in fitting if one.id in ids]
@@ -115,16 +126,24 @@ class SnapshotChoice:
                 self._newest.note(everything)
 
     def warn(self, terminal: Terminal) -> None:
-        """Say what is known against the store."""
+        """Say what is known against the store, and name what could not be read."""
         for one in self.behind:
             terminal.warn(one.text())
+        name_set_aside(self.set_aside, terminal)
 
     def find(self, wanted: str) -> Snapshot:
         """The snapshot that `latest` or the beginning of an id selects.
 
         Raises SnapshotNotFoundError; SetBackError for `latest` where the store shows less than
-        is known; FalseSnapshotError for a false one, unless its whole id was given with --false.
+        is known, DamageError where one of these is damaged, which may be the latest;
+        FalseSnapshotError for a false one, unless its whole id was given with --false.
         """
+        if wanted == "latest" and self._damaged:
+            name = self._damaged[0]
+            raise DamageError(
+                f"{self.set_aside.problems['snapshots', name]}; it may be the latest snapshot: "
+                "name one by its id, or forget this one"
+            )
         if wanted == "latest" and self.behind and self._newest is not None:
             raise SetBackError(
                 f"{self.behind[0].text()}. Name a snapshot by its id instead of `latest`; or, if "
@@ -148,7 +167,8 @@ class SnapshotChoice:
         """The same for removing it, which is how to proceed with a false one."""
         if wanted == "latest":
             return self.find(wanted)
-        stubs = [Snapshot(host="", id=name) for name in self.undecodable]
+        unreadable = [*self.undecodable, *self.set_aside.names("snapshots")]
+        stubs = [Snapshot(host="", id=name) for name in unreadable]
         return find_snapshot([*self.snapshots, *self.false, *stubs], wanted)
 
     def forgotten(self, ids: Iterable[str]) -> None:

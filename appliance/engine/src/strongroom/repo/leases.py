@@ -35,13 +35,14 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
 
 import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.content.ciphers import open_object, seal_object
+from strongroom.decoding import decode_object
 from strongroom.errors import (
     DamageError,
     KeyRightError,
@@ -71,6 +72,8 @@ _MAGIC = b"SRLS"
 _VERSION = 1
 _HEAD = struct.Struct("<4sB3x16s")
 _LABEL = b"strongroom lease 1"
+# It names the tombstones of a prune or a few, 64 letters each.
+_SIZE_LIMIT = 4 << 20
 # The owner of the appliance's own leases.
 APPLIANCE = bytes(CLIENT_ID_SIZE)
 
@@ -79,9 +82,9 @@ class Holder(msgspec.Struct, frozen=True):
     """The holder of a lease, for display, and the tombstones known when it began."""
 
     host: str
-    process_id: int
+    process_id: Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
     purpose: str
-    started_ns: int
+    started_ns: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
     tombstones: tuple[str, ...]
     # Boot and process namespace: if both are ours, a dead holder can be detected.
     processes: str = ""
@@ -301,11 +304,16 @@ def list_leases(store: Store, key: Key) -> list[ListedLease]:
 
 
 def has_ended(
-    lease: ListedLease, store_time_ns: int, expiry_seconds: float = EXPIRY_SECONDS
+    lease: ListedLease,
+    store_time_ns: int,
+    expiry_seconds: float = EXPIRY_SECONDS,
+    *,
+    is_served: bool = False,
 ) -> bool:
     """Whether a lease was not renewed in time, or its holder is a process of ours that is dead.
 
-    `store_time_ns` is from the caller's own lease.
+    `store_time_ns` is from the caller's own lease. is_served: behind a storage daemon, where what
+    a client's lease says of processes is not believed.
     """
     if store_time_ns - lease.renewed_ns > int(expiry_seconds * SECOND_NS):
         return True
@@ -317,6 +325,8 @@ def has_ended(
     age_ns = store_time_ns - holder.started_ns
     if lease.owner != APPLIANCE and age_ns > int(MOST_AGE_SECONDS * SECOND_NS):
         return True
+    if is_served and lease.owner != APPLIANCE:
+        return False
     return (
         bool(holder.processes)
         and holder.processes == _visible_processes()
@@ -362,7 +372,4 @@ def _owner_of(name: str, data: bytes) -> bytes:
 
 def _read_holder(key: Key, name: str, owner: bytes, data: bytes) -> Holder:
     text = open_object(_lease_key(key, owner), _LABEL, memoryview(data)[_HEAD.size :])
-    try:
-        return msgspec.msgpack.decode(text, type=Holder)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DamageError(f"lease {name} holds something else ({error}); run repair") from error
+    return decode_object(text, Holder, f"lease {name}", _SIZE_LIMIT)

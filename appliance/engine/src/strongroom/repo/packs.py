@@ -36,6 +36,7 @@ from strongroom.content.ciphers import (
 )
 from strongroom.content.codecs import NONE as NOT_COMPRESSED
 from strongroom.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
+from strongroom.decoding import reading
 from strongroom.errors import DamageError, UnknownFormatError
 from strongroom.repo.block_columns import (
     CHUNKS_LIMIT,
@@ -317,6 +318,11 @@ def entry_aad(header: bytes, entry: BlockEntry) -> bytes:
 
 def read_footer(store: Store, key: Key, pack_id: bytes) -> PackFooter:
     """The footer of a stored pack, with any key; DamageError when it is not sound."""
+    with reading(f"pack {pack_id.hex()}"):
+        return _read_footer(store, key, pack_id)
+
+
+def _read_footer(store: Store, key: Key, pack_id: bytes) -> PackFooter:
     name = pack_id.hex()
     size = store.info("packs", name).size_bytes
     if size < HEADER_SIZE + SEALED_OVERHEAD_SIZE + _TRAILER.size:

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from strongroom.repo.index.index import Index
     from strongroom.repo.packs import PackFooter, PackWriter
     from strongroom.repo.read_caches import ReadCaches
+    from strongroom.repo.set_aside import SetAside
     from strongroom.stores.capabilities import Series
     from strongroom.stores.store import Store
 
@@ -296,9 +297,12 @@ class Repository:
         lease.ended()
         return written
 
-    def snapshots(self) -> list[Snapshot]:
-        """Every snapshot without its pages, the oldest first; with a put key its client's."""
-        return list_snapshots(self.store, self.key)
+    def snapshots(self, set_aside: SetAside | None = None) -> list[Snapshot]:
+        """Every snapshot without its pages, the oldest first; with a put key its client's.
+
+        set_aside: takes those that cannot be read; see `list_snapshots`.
+        """
+        return list_snapshots(self.store, self.key, set_aside=set_aside)
 
     def snapshot(self, name: str) -> Snapshot:
         """One snapshot by its whole id, with its pages; KeyRightError with a put key."""

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from strongroom.repo.keys.roles import RestoreKey
+    from strongroom.repo.set_aside import SetAside
     from strongroom.repo.snapshots import PageReference
     from strongroom.rows.rows import Rows
     from strongroom.stores.store import Store
@@ -102,8 +103,9 @@ class TicketRepository(Repository):
                     index.add(read_footer(self.store, self._ticket_key, pack_id))
         return index
 
-    def snapshots(self) -> list[Snapshot]:
+    def snapshots(self, set_aside: SetAside | None = None) -> list[Snapshot]:
         """The ticket's snapshot, without its pages."""
+        del set_aside
         return [msgspec.structs.replace(self._snapshot, pages=())]
 
     def snapshot(self, name: str) -> Snapshot:

@@ -16,17 +16,19 @@ digest, with any key. A snapshot's id is the name of its object.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from blake3 import blake3
 
 from strongroom import clock
 from strongroom.content.ciphers import KEY_SIZE, SEALED_OVERHEAD_SIZE, open_object, seal_object
-from strongroom.content.digests import object_name
+from strongroom.content.digests import BLOCK_ID_SIZE, object_name
+from strongroom.decoding import array_size, decode, decode_object, reading
 from strongroom.errors import (
     DamageError,
     KeyRightError,
+    MemoryLimitError,
     ObjectMissingError,
     SnapshotNotFoundError,
     UnknownFormatError,
@@ -36,11 +38,13 @@ from strongroom.printable import printable
 from strongroom.repo.keys.derivation import agree, derive_key, public_of
 from strongroom.repo.keys.owners import CLIENT_ID_SIZE
 from strongroom.repo.keys.roles import Key, PutKey, RestoreKey, required_restore_key
+from strongroom.repo.set_aside import is_of_one_object
 from strongroom.rows.byte_totals import bytes_together
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
+    from strongroom.repo.set_aside import SetAside
     from strongroom.stores.store import Store
 
 _MAGIC = b"SRSN"
@@ -50,19 +54,28 @@ _RAW_SIZE = struct.Struct("<I")
 # Far more than any backup names, and what a forged envelope may cost whoever lists snapshots.
 ENVELOPE_SIZE_LIMIT = 1 << 20
 _PAGES_SIZE_LIMIT = 512 << 20
+# Block ids do not compress, so this many bytes stored are the least for a page; names may repeat.
+_PAGES_SPARE = 16
+_PAGES_MOST_RATIO = 4096
+_PAGES_SPARE_BYTES = 1 << 20
 _ENVELOPE_LABEL = b"strongroom snapshot 1"
 _PAGES_LABEL = b"strongroom pages 1"
 _PAGES_PURPOSE = b"strongroom pages 1"
 
 
-class PageReference(msgspec.Struct, frozen=True, array_like=True):
+# What databases, clocks and arrays take; whether it can be true is another matter.
+Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+Generation = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+
+
+class PageReference(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A listing page: its first row, the block that holds it, and what is in it."""
 
     first_directory: bytes
     first_name: bytes
-    block_id: bytes
-    row_count: int
-    content_bytes: int = 0
+    block_id: Annotated[bytes, msgspec.Meta(min_length=BLOCK_ID_SIZE, max_length=BLOCK_ID_SIZE)]
+    row_count: Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+    content_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -71,17 +84,17 @@ class Totals(msgspec.Struct, frozen=True):
     hole_bytes: what of the content is in holes; 0 in snapshots of before it was counted.
     """
 
-    files: int = 0
-    directories: int = 0
-    others: int = 0
-    content_bytes: int = 0
-    files_new: int = 0
-    files_changed: int = 0
-    files_unchanged: int = 0
-    read_bytes: int = 0
-    new_bytes: int = 0
-    stored_bytes: int = 0
-    hole_bytes: int = 0
+    files: Number = 0
+    directories: Number = 0
+    others: Number = 0
+    content_bytes: Number = 0
+    files_new: Number = 0
+    files_changed: Number = 0
+    files_unchanged: Number = 0
+    read_bytes: Number = 0
+    new_bytes: Number = 0
+    stored_bytes: Number = 0
+    hole_bytes: Number = 0
 
     @property
     def data_bytes(self) -> int:
@@ -93,8 +106,8 @@ class ListingSeal(msgspec.Struct, frozen=True):
     """What an envelope says of its pages: BLAKE3-256 of them as sealed, their rows and bytes."""
 
     digest: bytes = b""
-    row_count: int = 0
-    content_bytes: int = 0
+    row_count: Number = 0
+    content_bytes: Number = 0
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,19 +120,19 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     host: str
-    generation: int = 0
+    generation: Generation = 0
     job: str = ""
     fileset: str = ""
     level: str = "full"
     parent: str = ""
     tags: tuple[str, ...] = ()
     paths: tuple[bytes, ...] = ()
-    start_ns: int = 0
-    end_ns: int = 0
-    server_ns: int = 0
+    start_ns: Number = 0
+    end_ns: Number = 0
+    server_ns: Number = 0
     totals: Totals = Totals()
-    error_count: int = 0
-    missing_paths: int = 0
+    error_count: Number = 0
+    missing_paths: Number = 0
     engine_version: str = ""
     options: dict[str, str] = {}
     original: str = ""
@@ -193,32 +206,27 @@ def decode_snapshot(key: Key, name: str, data: bytes, *, pages: bool = False) ->
         raise DamageError(f"snapshot {name} is cut off; run check")
     if envelope_size > ENVELOPE_SIZE_LIMIT + SEALED_OVERHEAD_SIZE:
         raise DamageError(f"snapshot {name} claims an envelope of {envelope_size} bytes; run check")
+    what = f"snapshot {name}"
     snapshot_key = key.owner(owner).snapshot_key
     try:
         envelope = open_object(snapshot_key, _ENVELOPE_LABEL, view[:envelope_size])
     except DamageError as error:
-        raise DamageError(f"snapshot {name}: {error}") from error
+        raise DamageError(f"{what}: {error}") from error
     sealed_pages = view[envelope_size:]
-    try:
-        snapshot = msgspec.msgpack.decode(_unpack(envelope, ENVELOPE_SIZE_LIMIT), type=Snapshot)
+    text = _unpack(envelope, what, ENVELOPE_SIZE_LIMIT)
+    snapshot = decode_object(text, Snapshot, what, ENVELOPE_SIZE_LIMIT)
+    with reading(what):
         if not key.has_name(owner, snapshot.host, snapshot.generation):
             raise DamageError(
-                f"snapshot {name} says that it is of {printable(snapshot.host)}, which it is not"
+                f"{what} says that it is of {printable(snapshot.host)}, which it is not"
             )
-        if blake3(sealed_pages).digest() != snapshot.listing.digest:
-            raise DamageError(f"snapshot {name} has another listing than it says; run check")
-        page_list: tuple[PageReference, ...] = ()
-        if pages:
-            page_list = msgspec.msgpack.decode(
-                _open_pages(key, owner, sealed_pages), type=tuple[PageReference, ...]
-            )
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DamageError(f"snapshot {name} holds something else ({error}); run check") from error
-    if pages and _totals_of(page_list) != (
-        snapshot.listing.row_count,
-        snapshot.listing.content_bytes,
-    ):
-        raise DamageError(f"snapshot {name} lists more or less than it says; run check")
+    if blake3(sealed_pages).digest() != snapshot.listing.digest:
+        raise DamageError(f"{what} has another listing than it says; run check")
+    page_list: tuple[PageReference, ...] = ()
+    if pages:
+        page_list = _decode_pages(_open_pages(key, owner, sealed_pages), what)
+        if _totals_of(page_list) != (snapshot.listing.row_count, snapshot.listing.content_bytes):
+            raise DamageError(f"{what} lists more or less than it says; run check")
     return msgspec.structs.replace(snapshot, id=name, owner=owner, pages=page_list)
 
 
@@ -235,12 +243,15 @@ def read_snapshot(store: Store, key: Key, name: str, *, pages: bool = False) -> 
     return decode_snapshot(key, name, store.get("snapshots", name), pages=pages)
 
 
-def list_snapshots(store: Store, key: Key, leave_out: Container[str] = ()) -> list[Snapshot]:
+def list_snapshots(
+    store: Store, key: Key, leave_out: Container[str] = (), set_aside: SetAside | None = None
+) -> list[Snapshot]:
     """Every snapshot without its pages, the oldest first; DamageError when one is not sound.
 
     With a client's put key those of that client.
 
-    leave_out: ids of those that are not read.
+    leave_out: ids of those that are not read. set_aside: takes those that cannot be read, instead
+    of an error.
 
     A snapshot that is forged or of an unknown version, and not vouched for, is left out: it would
     prevent listing the others.
@@ -254,8 +265,10 @@ def list_snapshots(store: Store, key: Key, leave_out: Container[str] = ()) -> li
         except (ObjectMissingError, KeyRightError):
             # Forgotten since it was listed; or of another client.
             continue
-        except (DamageError, UnknownFormatError):
-            if not was_stored_unreadable(store, key, info.name):
+        except Exception as error:
+            if set_aside is not None and is_of_one_object(error):
+                set_aside.add("snapshots", info.name, error)
+            elif not was_stored_unreadable(store, key, info.name):
                 raise
     return sorted(snapshots, key=lambda snapshot: (snapshot.start_ns, snapshot.id))
 
@@ -275,7 +288,10 @@ def was_stored_unreadable(store: Store, key: Key, name: str) -> bool:
         decode_snapshot(key, name, data, pages=isinstance(key, RestoreKey))
     except KeyRightError:
         return False
-    except (DamageError, UnknownFormatError):
+    except Exception as error:
+        # Too little memory says nothing of what was stored.
+        if isinstance(error, MemoryError | MemoryLimitError) or not is_of_one_object(error):
+            raise
         return True
     return False
 
@@ -324,12 +340,22 @@ def _totals_of(pages: Iterable[PageReference]) -> tuple[int, int]:
     )
 
 
+def _decode_pages(packed: bytes, what: str) -> tuple[PageReference, ...]:
+    limit_bytes = min(_PAGES_SIZE_LIMIT, _PAGES_SPARE_BYTES + len(packed) * _PAGES_MOST_RATIO)
+    text = _unpack(packed, what, limit_bytes)
+    # A reference in memory takes a hundred times what it takes compressed, if ids could repeat.
+    count = array_size(text)
+    if count * BLOCK_ID_SIZE > len(packed) + _PAGES_SPARE * BLOCK_ID_SIZE:
+        raise DamageError(f"{what} claims {count} pages in {len(packed)} bytes; run check")
+    return decode(text, tuple[PageReference, ...], what)
+
+
 def _open_pages(key: Key, owner: bytes, rest: memoryview) -> bytes:
     restore_key = required_restore_key(key)
     public = bytes(rest[:KEY_SIZE])
     shared = agree(restore_key.private, public)
     pages_key = _pages_key(shared, public, key.restore_public, owner)
-    return _unpack(open_object(pages_key, _PAGES_LABEL, rest[KEY_SIZE:]), _PAGES_SIZE_LIMIT)
+    return open_object(pages_key, _PAGES_LABEL, rest[KEY_SIZE:])
 
 
 def _pages_key(
@@ -344,12 +370,15 @@ def _pack(text: bytes) -> bytes:
     return _RAW_SIZE.pack(len(text)) + zstandard.compress(text, 3)
 
 
-def _unpack(packed: bytes, limit_bytes: int) -> bytes:
+def _unpack(packed: bytes, what: str, limit_bytes: int) -> bytes:
     from strongroom.content.codecs import ZSTD, decompress
 
     if len(packed) < _RAW_SIZE.size:
-        raise DamageError("a snapshot is cut off; run check")
+        raise DamageError(f"{what} is cut off; run check")
     (raw_size,) = _RAW_SIZE.unpack_from(packed)
     if raw_size > limit_bytes:
-        raise DamageError(f"a snapshot claims {raw_size} bytes; run check")
-    return decompress(ZSTD, memoryview(packed)[_RAW_SIZE.size :], raw_size)
+        raise DamageError(f"{what} claims {raw_size} bytes; run check")
+    try:
+        return decompress(ZSTD, memoryview(packed)[_RAW_SIZE.size :], raw_size)
+    except DamageError as error:
+        raise DamageError(f"{what}: {error}") from error

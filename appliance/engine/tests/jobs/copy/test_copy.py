@@ -9,7 +9,7 @@ import pytest
 
 from kit.command import Command
 from kit.tree_compare import compare_trees
-from strongroom.errors import DamageError, KeyRightError, UsageError
+from strongroom.errors import KeyRightError, SetAsideError, UsageError
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_the_passphrase_of_the_target_is_tried_for_the_source(source, target):
     assert "3 copied" in answer.stdout
 
 
-def test_damage_in_the_source_is_an_error_and_lists_nothing(source, target):
+def test_damaged_snapshots_of_the_source_are_named_and_not_copied(source, target):
     for pack in (source.repository / "packs").rglob("*"):
         if pack.is_file():
             data = bytearray(pack.read_bytes())
@@ -172,9 +172,11 @@ def test_damage_in_the_source_is_an_error_and_lists_nothing(source, target):
             pack.chmod(0o600)
             pack.write_bytes(data)
     answer = target.run(
-        *copy_words(source), key_file=target.restore_key, exit_code=DamageError.exit_code
+        *copy_words(source), key_file=target.restore_key, exit_code=SetAsideError.exit_code
     )
-    assert "run check" in answer.stderr
+    names = [one["id"] for one in source.objects("snapshots")]
+    assert len(names) == 3
+    assert all(name in answer.stderr for name in names)
     assert target.objects("snapshots") == []
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_place, open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import size_text
+from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
 from strongroom.cli.times import time_text
 from strongroom.errors import EXIT_DONE
@@ -69,6 +70,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             choice = SnapshotChoice(arguments, source)
             choice.warn(terminal)
             wanted = [choice.find(name) for name in arguments.snapshots] or choice.snapshots
+            count = 0
             missing, present = to_be_copied(source, target, wanted)
             for snapshot in present:
                 terminal.emit({"type": "skipped", "id": snapshot.id})
@@ -77,16 +79,19 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 _show_plan(missing, terminal)
             else:
                 with show_progress(terminal, "copy") as progress:
-                    for copied in copy_snapshots(source, target, missing, options, progress):
+                    for copied in copy_snapshots(
+                        source, target, missing, options, progress, choice.set_aside
+                    ):
+                        count += 1
                         _show(copied, terminal)
-            terminal.line(
-                f"{len(missing)} {'to be copied' if arguments.dry_run else 'copied'}, "
-                f"{len(present)} there already"
-            )
+            done = f"{len(missing)} to be copied" if arguments.dry_run else f"{count} copied"
+            terminal.line(f"{done}, {len(present)} there already")
         finally:
             target.close()
     finally:
         source.close()
+    if not arguments.snapshots or not (arguments.dry_run or count == len(missing)):
+        end_with(choice.set_aside, terminal)
     return EXIT_DONE
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
 from strongroom.cli.entry_view import entry_line, entry_object
+from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import (
     SnapshotChoice,
     add_snapshot_filters,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from strongroom.cli.terminal import Terminal
     from strongroom.repo.repository import Repository
+    from strongroom.repo.set_aside import SetAside
     from strongroom.repo.snapshots import Snapshot
 
 EPILOG = """\
@@ -91,13 +93,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         snapshots = choice.snapshots
         if arguments.only is not None:
             snapshots = [choice.find(arguments.only)]
-        searched = _searched(finder, repository, reversed(snapshots))
+        searched = _searched(finder, repository, reversed(snapshots), choice.set_aside)
         if arguments.show_snapshots:
             _show_versions(searched, arguments, terminal)
         else:
             _show_matches(searched, arguments, terminal)
     finally:
         repository.close()
+    end_with(choice.set_aside, terminal)
     return EXIT_DONE
 
 
@@ -139,10 +142,11 @@ def _size_bytes(text: str | None) -> int | None:
 
 
 def _searched(
-    finder: Finder, repository: Repository, snapshots: Iterable[Snapshot]
+    finder: Finder, repository: Repository, snapshots: Iterable[Snapshot], set_aside: SetAside
 ) -> Iterator[Match]:
     for snapshot in snapshots:
-        yield from finder.search(repository.snapshot(snapshot.id))
+        with set_aside.leaving_out("snapshots", snapshot.id):
+            yield from finder.search(repository.snapshot(snapshot.id))
 
 
 def _show_matches(

@@ -128,6 +128,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             run_prune(repository, pruning, terminal)
     finally:
         repository.close()
+    if not named:
+        choice.set_aside.require_none()
     return EXIT_DONE
 
 

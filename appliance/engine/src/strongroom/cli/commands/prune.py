@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text, size_text
+from strongroom.cli.set_aside import end_with
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.printable import printable
 
@@ -104,13 +105,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def run_prune(repository: Repository, options: PruneOptions, terminal: Terminal) -> None:
-    """Prune an open repository and write the report."""
+    """Prune an open repository and write the report. SetAsideError if a snapshot was left out."""
     from strongroom.jobs.upkeep.prune import prune
 
     with show_progress(terminal, "prune") as progress:
         report = prune(repository, options, progress)
     terminal.emit(report.summary())
     _write_report(report, terminal)
+    end_with(report.set_aside, terminal)
 
 
 def _write_report(report: PruneReport, terminal: Terminal) -> None:
@@ -136,10 +138,6 @@ def _write_report(report: PruneReport, terminal: Terminal) -> None:
     )
     if report.kept_packs:
         terminal.line(f"{_count(report.kept_packs, 'marked pack')} kept: needed after all")
-    for name, problem in report.false_snapshots:
-        terminal.warn(
-            f"snapshot {name} is set aside, and nothing of its client was removed: {problem}"
-        )
     if report.temporary_files:
         terminal.detail(f"{_count(report.temporary_files, 'abandoned temporary file')} removed")
     if report.waiting_packs:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import duration_text
+from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import shown_path
 from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.printable import printable
@@ -73,6 +74,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     finally:
         repository.close()
     _write_report(report, terminal)
+    end_with(report.set_aside, terminal)
     return EXIT_DONE
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import size_text
+from strongroom.cli.set_aside import end_with
 from strongroom.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     finally:
         repository.close()
     _report(report, terminal)
+    end_with(report.set_aside, terminal)
     return EXIT_DONE
 
 

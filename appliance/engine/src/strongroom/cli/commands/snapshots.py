@@ -100,6 +100,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     for name in choice.undecodable:
         terminal.emit({"type": "false_snapshot", "id": name})
         terminal.line(f"{name} is false, and does not decode; forget it")
+    choice.set_aside.require_none()
     return EXIT_DONE
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import size_text
+from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
 from strongroom.cli.table import Column, write_table
 from strongroom.cli.times import time_text
@@ -21,6 +22,8 @@ from strongroom.jobs.looking.stats import (
     snapshot_stats,
 )
 from strongroom.printable import printable
+from strongroom.repo.set_aside import SetAside
+from strongroom.stores.capabilities import found_false
 
 if TYPE_CHECKING:
     import argparse
@@ -66,9 +69,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not arguments.snapshots and not arguments.each:
         repository = open_repository(arguments, terminal, "write")
         try:
-            _show_repository(repository_stats(repository), terminal)
+            set_aside = SetAside(found_false(repository.store))
+            _show_repository(repository_stats(repository, set_aside), terminal)
         finally:
             repository.close()
+        end_with(set_aside, terminal)
         return EXIT_DONE
     repository = open_repository(arguments, terminal)
     try:
@@ -76,12 +81,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         choice.warn(terminal)
         wanted = [choice.find(name) for name in arguments.snapshots] or choice.snapshots
         with show_progress(terminal, "stats") as progress:
-            found = snapshot_stats(repository, wanted, progress)
+            found = snapshot_stats(repository, wanted, progress, choice.set_aside)
     finally:
         repository.close()
     for stats in found:
         terminal.emit(_snapshot_object(stats))
     write_table(terminal, _COLUMNS, map(_row, found))
+    if not arguments.snapshots:
+        end_with(choice.set_aside, terminal)
     return EXIT_DONE
 
 
@@ -110,6 +117,12 @@ def _show_repository(stats: RepositoryStats, terminal: Terminal) -> None:
         ("compression", f"{stats.compression_ratio:.2f} : 1"),
         ("repository", size_text(stats.total_bytes)),
     ]
+    if stats.unverified_snapshots or stats.unverified_packs:
+        text = (
+            f"{stats.unverified_snapshots} snapshots, {size_text(stats.unverified_bytes)} in "
+            f"{stats.unverified_packs} packs: not counted above, see strongroom vouch"
+        )
+        lines.append(("not verified", text))
     if stats.marked_bytes:
         lines.append(("to be removed", f"{size_text(stats.marked_bytes)} by the next prune"))
     for title, text in lines:

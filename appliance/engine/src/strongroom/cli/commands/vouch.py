@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import size_text
+from strongroom.cli.set_aside import end_with, name_set_aside
 from strongroom.errors import EXIT_DONE, CheckFailedError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             f"{wrong} objects are forged or damaged, as listed. Forged ones are hidden: find "
             "out what is wrong with the client that stored them"
         )
+    end_with(report.set_aside, terminal)
     return EXIT_DONE
 
 
@@ -54,6 +56,7 @@ def _report(report: VouchReport, terminal: Terminal) -> None:
         for kind, name, why in found:
             terminal.emit({"type": title, "kind": kind, "name": name, "message": why})
             terminal.line(f"{title}: {kind} {name}: {why}")
+    name_set_aside(report.set_aside, terminal)
     terminal.emit(report.summary())
     terminal.line(
         f"verified {report.packs} packs and {report.index_objects} index objects; "

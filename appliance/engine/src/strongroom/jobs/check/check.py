@@ -21,6 +21,7 @@ import numpy as np
 
 from strongroom import clock
 from strongroom.content.digests import is_object_name, object_name
+from strongroom.decoding import reading
 from strongroom.errors import DamageError, ObjectMissingError, StoreError, UnknownFormatError
 from strongroom.jobs.check.damage import Finding, Findings
 from strongroom.jobs.check.packs import PackAnswer, PackQuestion, check_pack
@@ -34,7 +35,7 @@ from strongroom.repo.index.shared_chunks import SharedChunks
 from strongroom.repo.keys.wrapping import wrap_info
 from strongroom.repo.leases import list_leases
 from strongroom.repo.listing.reader import Listing
-from strongroom.repo.snapshots import was_stored_unreadable
+from strongroom.repo.set_aside import is_of_one_object, problem_text
 from strongroom.stores.capabilities import found_false
 
 if TYPE_CHECKING:
@@ -185,12 +186,10 @@ def _snapshots(run: _Check) -> list[Snapshot]:
         except ObjectMissingError:
             # Forgotten since it was listed.
             continue
-        except (DamageError, UnknownFormatError) as error:
-            is_unknown = isinstance(error, UnknownFormatError)
-            store, key = run.repository.store, run.repository.key
-            if is_unknown and not was_stored_unreadable(store, key, info.name):
+        except Exception as error:
+            if not is_of_one_object(error):
                 raise
-            run.findings.add("snapshots", info.name, str(error), [info.name])
+            run.findings.add("snapshots", info.name, problem_text(error), [info.name])
     return snapshots
 
 
@@ -292,7 +291,9 @@ def _needed_packs(
         # Also what clients have left to shared packs, which may be among the missing ones.
         shared = SharedChunks.load(repository.store, repository.key, index, marked=True)
         mark_shared(repository, index, marker.live, shared)
-    except (DamageError, ObjectMissingError):
+    except Exception as error:
+        if not is_of_one_object(error):
+            raise
         return packs
     return {
         pack.pack_id
@@ -310,8 +311,9 @@ def _check_pages(
     users: dict[ClientPage, list[tuple[str, int]]] = {}
     for snapshot in snapshots:
         try:
-            Listing(snapshot.pages, run.repository.reader_of(snapshot, known.index))
-        except DamageError as error:
+            with reading("the list of pages"):
+                Listing(snapshot.pages, run.repository.reader_of(snapshot, known.index))
+        except (DamageError, UnknownFormatError) as error:
             run.findings.add("snapshots", snapshot.id, str(error), [snapshot.id])
         for number, page in enumerate(snapshot.pages):
             mine = users.setdefault(ClientPage(snapshot.owner, page), [])

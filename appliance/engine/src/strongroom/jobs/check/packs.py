@@ -12,8 +12,10 @@ from strongroom.content.digests import (
     ids_and_lengths,
     object_name,
 )
+from strongroom.decoding import reading
 from strongroom.errors import (
     DamageError,
+    MemoryLimitError,
     ObjectMissingError,
     StoreError,
     UnknownFormatError,
@@ -48,6 +50,8 @@ class PackAnswer(NamedTuple):
 
     problems: of the pack as a whole. bad_blocks: numbers and problems of blocks that are lost;
     block_ids: their ids. unreadable: none of it can be used. read_bytes: how much was read.
+    is_unknown: of a version that is not known, or too large for this machine: it may be sound, and
+    nobody may touch it.
     """
 
     problems: list[str]
@@ -56,14 +60,11 @@ class PackAnswer(NamedTuple):
     unreadable: bool
     is_missing: bool
     read_bytes: int
+    is_unknown: bool = False
 
 
 def check_pack(repository: Repository, question: PackQuestion) -> PackAnswer:
-    """Check one pack; problems are returned, not raised.
-
-    But a pack with a matching digest and an unknown version raises UnknownFormatError: it is not
-    damaged, and this version must not touch it.
-    """
+    """Check one pack; problems are returned, not raised."""
     store, name = repository.store, question.pack_id.hex()
     problems: list[str] = []
     bad: list[tuple[int, str]] = []
@@ -78,15 +79,18 @@ def check_pack(repository: Repository, question: PackQuestion) -> PackAnswer:
             read_bytes = len(data)
             if object_name(data) != name:
                 problems.append("its content is not what its name says")
-            for entry, problem in bad_blocks(repository, footer, memoryview(data)):
-                bad.append((entry.number, problem))
-                ids.append(entry.block_id)
+            with reading(f"pack {name}"):
+                for entry, problem in bad_blocks(repository, footer, memoryview(data)):
+                    bad.append((entry.number, problem))
+                    ids.append(entry.block_id)
     except ObjectMissingError:
         return PackAnswer(["it is missing"], [], [], True, True, 0)
     except UnknownFormatError as error:
-        if object_name(store.get("packs", name)) == name:
-            raise
-        return PackAnswer([*problems, str(error)], bad, ids, True, False, read_bytes)
+        is_unknown = (
+            isinstance(error, MemoryLimitError) or object_name(store.get("packs", name)) == name
+        )
+        texts = [*problems, str(error)]
+        return PackAnswer(texts, bad, ids, True, False, read_bytes, is_unknown)
     except (DamageError, StoreError) as error:
         return PackAnswer([*problems, str(error)], bad, ids, True, False, read_bytes)
     return PackAnswer(problems, bad, ids, False, False, read_bytes)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from strongroom.errors import DamageError, StoreError
+from strongroom.decoding import reading
+from strongroom.errors import DamageError, MemoryLimitError, StoreError
 from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.listing.page import decode_page, page_key
 from strongroom.rows.rows import BLOCK_ID_BYTES, COLUMN_COUNT, MODE, SIZE, part_starts
@@ -47,11 +48,15 @@ class ClientPage(NamedTuple):
 
 
 class PageAnswer(NamedTuple):
-    """What is wrong with a page: as a whole ("" if nothing), and with rows of it."""
+    """What is wrong with a page: as a whole ("" if nothing), and with rows of it.
+
+    is_unknown: it takes more memory than there is, and may be sound.
+    """
 
     problem: str
     rows: list[BadRow]
     row_count: int
+    is_unknown: bool = False
 
 
 class PageChecker:
@@ -71,10 +76,13 @@ class PageChecker:
         """Check one page; problems are returned, not raised."""
         owner, page = of_client
         try:
-            groups = self.rows_of(repository, of_client)
+            with reading(f"listing page {page.block_id.hex()}"):
+                groups = self.rows_of(repository, of_client)
+                bad = [bad_row for rows in groups for bad_row in self._described(owner, rows)]
+        except MemoryLimitError as error:
+            return PageAnswer(str(error), [], 0, is_unknown=True)
         except (DamageError, StoreError) as error:
             return PageAnswer(str(error), [], 0)
-        bad = [bad_row for rows in groups for bad_row in self._described(owner, rows)]
         return PageAnswer("", bad, page.row_count)
 
     def rows_of(self, repository: Repository, of_client: ClientPage) -> list[Rows]:

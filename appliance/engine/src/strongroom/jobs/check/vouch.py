@@ -16,6 +16,8 @@ Then:
   One that is not sound, even counting what waits, is false: it counts for nothing, and whoever
   maintains the repository may remove it at any age. It is judged again by every run: what it lacks
   may be lost on our own disk, and come back. While a pack is damaged, none is called false.
+- An object of an unknown version, or one that takes more memory than there is, is set aside; of an
+  unknown version for 30 days, then it is false.
 
 Objects that appear or vanish meanwhile are left for the next run. It may run at any time, several
 times at once, and may be interrupted anywhere.
@@ -25,13 +27,22 @@ from __future__ import annotations
 
 import os
 import socket
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from strongroom.clock import SECOND_NS
 from strongroom.content.digests import is_object_name, object_name
-from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError, UsageError
+from strongroom.decoding import reading
+from strongroom.errors import (
+    DamageError,
+    MemoryLimitError,
+    ObjectMissingError,
+    UnknownFormatError,
+    UsageError,
+)
 from strongroom.jobs.check.packs import bad_blocks
 from strongroom.jobs.check.verified_index import footer_summary
 from strongroom.jobs.check.walk import Walker
@@ -39,11 +50,12 @@ from strongroom.repo.block_columns import OFFERED, THINNED
 from strongroom.repo.index.index import Index
 from strongroom.repo.index.objects import read_index_object
 from strongroom.repo.packs import KIND_DATA, read_footer
+from strongroom.repo.set_aside import SetAside
 from strongroom.repo.snapshots import read_snapshot
 from strongroom.stores.capabilities import KeepsJudgements
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from strongroom.progress import Progress
     from strongroom.repo.index.objects import IndexObject
@@ -52,13 +64,19 @@ if TYPE_CHECKING:
     from strongroom.repo.snapshots import Snapshot
     from strongroom.stores.store import Kind, Store
 
+# An object of an unknown version is false if nobody has judged it for so long.
+_UNKNOWN_DAYS: Final = 30
+_DAY_NS: Final = 86400 * SECOND_NS
 # Judgements of so many packs are stored together.
 _PACKS_AT_ONCE: Final = 16
 
 
 @dataclass(slots=True)
 class VouchReport:
-    """What a run found. false_objects: (kind, name, why); damaged_objects: the same."""
+    """What a run found. false_objects: (kind, name, why); damaged_objects: the same.
+
+    set_aside: what could not be judged this time.
+    """
 
     packs: int = 0
     index_objects: int = 0
@@ -68,6 +86,7 @@ class VouchReport:
     waiting_snapshots: int = 0
     false_objects: list[tuple[str, str, str]] = field(default_factory=list)
     damaged_objects: list[tuple[str, str, str]] = field(default_factory=list)
+    set_aside: SetAside = field(default_factory=SetAside)
 
     def summary(self) -> dict[str, Any]:
         """The fields of the JSON report (docs/json-output.md)."""
@@ -93,7 +112,7 @@ def vouch(repository: Repository, judge: KeepsJudgements, progress: Progress) ->
     repository = repository.for_all_clients()
     with repository.lease(socket.gethostname(), os.getpid(), "vouch") as lease:
         lease.start_renewing()
-        run = _Vouching(repository, judge, progress)
+        run = _Vouching(repository, judge, progress, lease.store_time_ns)
         # What they refer to was stored before them, so it is judged by then.
         snapshots = repository.store.doubted("snapshots")
         run.judge_packs()
@@ -117,11 +136,14 @@ def required_judge(store: Store) -> KeepsJudgements:
 class _Vouching:
     """One run; see `vouch`."""
 
-    def __init__(self, repository: Repository, judge: KeepsJudgements, progress: Progress) -> None:
+    def __init__(
+        self, repository: Repository, judge: KeepsJudgements, progress: Progress, now_ns: int
+    ) -> None:
         self._repository = repository
         self._store = repository.store
         self._judge = judge
         self._progress = progress
+        self._now_ns = now_ns
         self.report = VouchReport()
 
     def judge_packs(self) -> None:
@@ -129,9 +151,11 @@ class _Vouching:
         doubted = sorted(filter(is_object_name, self._store.doubted("packs")))
         self._progress.message(f"reading {len(doubted)} packs")
         for start in range(0, len(doubted), _PACKS_AT_ONCE):
-            sound = [
-                name for name in doubted[start : start + _PACKS_AT_ONCE] if self._is_sound(name)
-            ]
+            sound = []
+            for name in doubted[start : start + _PACKS_AT_ONCE]:
+                with self._judging("packs", name):
+                    if self._is_sound(name):
+                        sound.append(name)
             self._judge.vouch("packs", sound, sound=True)
             self.report.packs += len(sound)
 
@@ -139,17 +163,14 @@ class _Vouching:
         """Compare every doubted index object with the footers of its packs."""
         unknown = self._store.doubted("packs")
         for name in sorted(filter(is_object_name, self._store.doubted("index"))):
-            try:
-                found = read_index_object(self._store, self._repository.key, name, chunks=True)
-                self._require_true(found)
-            except ObjectMissingError:
-                # Replaced meanwhile, or a pack of it was never stored or has gone.
-                self.report.waiting_index_objects += 1
-            except UnknownFormatError:
-                self.report.waiting_index_objects += 1
-            except DamageError as error:
-                self._settle_damage("index", name, error)
-            else:
+            with self._judging("index", name):
+                try:
+                    found = read_index_object(self._store, self._repository.key, name, chunks=True)
+                    self._require_true(found)
+                except ObjectMissingError:
+                    # Replaced meanwhile, or a pack of it was never stored or has gone.
+                    self.report.waiting_index_objects += 1
+                    continue
                 if any(footer.pack_id.hex() in unknown for footer in found.footers):
                     self.report.waiting_index_objects += 1
                 else:
@@ -161,7 +182,9 @@ class _Vouching:
         doubted = self._store.doubted("index")
         known: set[bytes] = set()
         for info in self._store.list("index"):
-            if info.name not in doubted:
+            if info.name in doubted:
+                continue
+            with self.report.set_aside.leaving_out("index", info.name):
                 try:
                     an_object = read_index_object(
                         self._store, self._repository.key, info.name, chunks=False
@@ -176,10 +199,11 @@ class _Vouching:
                 continue
             pack_id = bytes.fromhex(info.name)
             if pack_id not in known:
-                try:
-                    footers.append(read_footer(self._store, self._repository.key, pack_id))
-                except DamageError as error:
-                    self.report.damaged_objects.append(("packs", info.name, str(error)))
+                with self.report.set_aside.leaving_out("packs", info.name):
+                    try:
+                        footers.append(read_footer(self._store, self._repository.key, pack_id))
+                    except DamageError as error:
+                        self.report.damaged_objects.append(("packs", info.name, str(error)))
         if footers:
             self._repository.write_index(footers)
             self._store.sync()
@@ -189,12 +213,8 @@ class _Vouching:
         self._progress.message(f"walking {len(names)} snapshots")
         found: list[Snapshot] = []
         for name in sorted(filter(is_object_name, names)):
-            try:
+            with self._judging("snapshots", name), suppress(ObjectMissingError):
                 found.append(read_snapshot(self._store, self._repository.key, name))
-            except (ObjectMissingError, UnknownFormatError):
-                continue
-            except DamageError as error:
-                self._settle_damage("snapshots", name, error)
         if not found:
             return
         key = self._repository.key
@@ -203,25 +223,40 @@ class _Vouching:
         anything: Walker | None = None
         # Those of one client share pages.
         for listed in sorted(found, key=lambda one: (one.owner, one.start_ns)):
-            try:
+            with self._judging("snapshots", listed.id), suppress(ObjectMissingError):
                 snapshot = self._repository.snapshot(listed.id)
-            except ObjectMissingError:
-                continue
+                fault = verified.walk(snapshot)
+                if not fault:
+                    self._judge.vouch("snapshots", [snapshot.id], sound=True)
+                    self.report.snapshots += 1
+                    continue
+                if anything is None:
+                    anything = Walker(self._repository, Index.load(self._store, key, marks=False))
+                if anything.walk(snapshot) and not self._is_disk_damaged():
+                    self._judge.vouch("snapshots", [snapshot.id], sound=False)
+                    self.report.false_objects.append(("snapshots", snapshot.id, fault))
+                else:
+                    self.report.waiting_snapshots += 1
+
+    @contextmanager
+    def _judging(self, kind: Kind, name: str) -> Iterator[None]:
+        """Settles what is wrong with an object, whatever it is; the others are judged as well."""
+        with self.report.set_aside.leaving_out(kind, name):
+            try:
+                yield
             except DamageError as error:
-                self._settle_damage("snapshots", listed.id, error)
-                continue
-            fault = verified.walk(snapshot)
-            if not fault:
-                self._judge.vouch("snapshots", [snapshot.id], sound=True)
-                self.report.snapshots += 1
-                continue
-            if anything is None:
-                anything = Walker(self._repository, Index.load(self._store, key, marks=False))
-            if anything.walk(snapshot) and not self._is_disk_damaged():
-                self._judge.vouch("snapshots", [snapshot.id], sound=False)
-                self.report.false_objects.append(("snapshots", snapshot.id, fault))
-            else:
-                self.report.waiting_snapshots += 1
+                self._settle_damage(kind, name, error)
+            except UnknownFormatError as error:
+                # Too little memory says nothing of the object.
+                if isinstance(error, MemoryLimitError) or not self._is_old(kind, name):
+                    raise
+                self._judge.vouch(kind, [name], sound=False)
+                self.report.false_objects.append((kind, name, str(error)))
+
+    def _is_old(self, kind: Kind, name: str) -> bool:
+        """Whether a later version, which would know it, had its time to judge an object."""
+        age_ns = self._now_ns - self._store.info(kind, name).modified_ns
+        return age_ns > _UNKNOWN_DAYS * _DAY_NS
 
     def _is_disk_damaged(self) -> bool:
         """Whether packs that nobody verified are damaged: what refers to them is not to blame."""
@@ -235,16 +270,11 @@ class _Vouching:
             self._progress.add(bytes=len(data))
             footer = read_footer(self._store, self._repository.key, bytes.fromhex(name))
             _require_writers_rules(footer)
-            bad = bad_blocks(self._repository, footer, memoryview(data))
+            with reading(f"pack {name}"):
+                bad = bad_blocks(self._repository, footer, memoryview(data))
             if bad:
                 raise DamageError(f"block {bad[0][0].block_id.hex()}: {bad[0][1]}")
         except ObjectMissingError:
-            return False
-        except UnknownFormatError:
-            # Of a newer version: left for that version to judge.
-            return False
-        except DamageError as error:
-            self._settle_damage("packs", name, error)
             return False
         return True
 

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from strongroom.content.digests import BLOCK_ID_SIZE, OBJECT_NAME_SIZE
+from strongroom.decoding import reading
 from strongroom.errors import DamageError
 from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.listing.page import decode_page, page_key
@@ -109,11 +110,15 @@ class Walker:
         self._is_there = np.array([pack.pack_id.hex() in there for pack in self._packs], np.bool_)
 
     def walk(self, snapshot: Snapshot) -> str:
-        """What is wrong with a snapshot, which has its pages; "" if nothing. StoreError."""
+        """What is wrong with a snapshot, which has its pages; "" if nothing.
+
+        StoreError, MemoryLimitError.
+        """
         try:
-            pages = self._pages_of(snapshot)
-            _require_order(snapshot.pages, pages)
-            _require_totals(snapshot, pages.values())
+            with reading(f"the listing of snapshot {snapshot.id}"):
+                pages = self._pages_of(snapshot)
+                _require_order(snapshot.pages, pages)
+                _require_totals(snapshot, pages.values())
         except DamageError as error:
             return str(error)
         return ""

@@ -28,6 +28,7 @@ from strongroom.jobs.writing.stored_chunks import StoredChunks
 from strongroom.repo.keys.roles import RestoreKey
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING, PACK_SIZE_BYTES
+from strongroom.repo.set_aside import SetAside, is_of_one_object
 from strongroom.rows.rows import BLOCK_ID_BYTES
 
 if TYPE_CHECKING:
@@ -76,11 +77,12 @@ def to_be_copied(
 ) -> tuple[list[Snapshot], list[Snapshot]]:
     """Those of `wanted` that the target does not have, the oldest first, and those it has.
 
-    Raises UsageError when both repositories are the same.
+    Raises UsageError when both repositories are the same. What of the target cannot be read counts
+    as not there.
     """
     if source.config.id == target.config.id:
         raise UsageError("source and target are the same repository")
-    there = {identity(target, snapshot) for snapshot in target.snapshots()}
+    there = {identity(target, snapshot) for snapshot in target.snapshots(SetAside())}
     missing: list[Snapshot] = []
     present: list[Snapshot] = []
     distinct = {snapshot.id: snapshot for snapshot in wanted}.values()
@@ -95,12 +97,15 @@ def copy_snapshots(
     missing: Sequence[Snapshot],
     options: CopyOptions,
     progress: Progress,
+    set_aside: SetAside,
 ) -> Iterator[CopiedSnapshot]:
     """Copy each of `missing` (see `to_be_copied`), yielding it once it is committed.
 
     The copies are snapshots of the client of the same name, one client after the other. The source
     needs its restore key; for the target a put key of the client is enough, but then content of
-    earlier copies is read again. Raises DamageError, StoreError, LeaseError, KeyRightError.
+    earlier copies is read again. set_aside: takes snapshots that cannot be read completely; the
+    others are copied. Raises DamageError for what is damaged of the target, StoreError,
+    LeaseError, KeyRightError.
     """
     by_client: dict[tuple[str, int], list[Snapshot]] = {}
     for snapshot in missing:
@@ -110,7 +115,19 @@ def copy_snapshots(
     for writing, mine in writers:
         with writing.lease(options.host, os.getpid(), "copy") as lease:
             lease.start_renewing()
-            yield from _Copy(source, writing, mine[0].owner, lease, options, progress).run(mine)
+            waiting = mine
+            while waiting:
+                # One that fails has left chunks half moved: the next ones begin anew.
+                run = _Copy(source, writing, waiting[0].owner, lease, options, progress)
+                try:
+                    for copied in run.run(waiting):
+                        waiting = waiting[1:]
+                        yield copied
+                except Exception as error:
+                    if not is_of_one_object(error):
+                        raise
+                    set_aside.add("snapshots", waiting[0].id, error)
+                    waiting = waiting[1:]
 
 
 class _Copy:
@@ -142,9 +159,10 @@ class _Copy:
             self._take_footer,
         )
         self._moved = ReferenceMap()
-        self._listed = [one for one in source.snapshots() if one.owner == owner]
+        self._listed = [one for one in source.snapshots(SetAside()) if one.owner == owner]
         self._identities = {snapshot.id: identity(source, snapshot) for snapshot in self._listed}
-        self._copies = {identity(target, snapshot): snapshot.id for snapshot in target.snapshots()}
+        there = target.snapshots(SetAside())
+        self._copies = {identity(target, snapshot): snapshot.id for snapshot in there}
 
     def run(self, missing: Sequence[Snapshot]) -> Iterator[CopiedSnapshot]:
         try:

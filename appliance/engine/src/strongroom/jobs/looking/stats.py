@@ -14,8 +14,10 @@ import numpy as np
 from strongroom.errors import DamageError
 from strongroom.repo.block_columns import chunk_starts
 from strongroom.repo.client_readers import ClientReaders
+from strongroom.repo.index.index import Index
 from strongroom.repo.listing.parts import decode_parts
 from strongroom.repo.packs import KIND_LISTING
+from strongroom.repo.set_aside import SetAside, is_of_one_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from strongroom.progress import Progress
+    from strongroom.repo.index.client_blocks import ClientBlocks
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
     from strongroom.stores.store import Kind
@@ -65,6 +68,8 @@ class RepositoryStats:
 
     restore_bytes: of all snapshots together. raw_bytes, stored_bytes: of data blocks.
     marked_bytes: of packs that a prune will remove. other_bytes: index, snapshots and the rest.
+    What a client stored and nobody verified yet may say anything of itself: only the objects are
+    counted, as unverified_snapshots, unverified_packs and unverified_bytes (of these packs).
     """
 
     snapshots: int
@@ -81,6 +86,9 @@ class RepositoryStats:
     listing_pack_bytes: int
     marked_bytes: int
     other_bytes: int
+    unverified_snapshots: int
+    unverified_packs: int
+    unverified_bytes: int
 
     @property
     def deduplication_ratio(self) -> float:
@@ -95,12 +103,19 @@ class RepositoryStats:
     @property
     def total_bytes(self) -> int:
         """Everything in the store."""
-        return self.data_pack_bytes + self.listing_pack_bytes + self.other_bytes
+        packs = self.data_pack_bytes + self.listing_pack_bytes + self.unverified_bytes
+        return packs + self.other_bytes
 
 
-def repository_stats(repository: Repository) -> RepositoryStats:
-    """Figures of a whole repository; a put key is enough. Raises DamageError, StoreError."""
-    index = repository.load_index()
+def repository_stats(repository: Repository, set_aside: SetAside) -> RepositoryStats:
+    """Figures of a whole repository; a put key is enough. Raises DamageError, StoreError.
+
+    set_aside: takes snapshots that cannot be read.
+    """
+    store = repository.store
+    doubted, doubted_packs = store.doubted("snapshots"), store.doubted("packs")
+    owner = None if repository.client is None else repository.client.client_id
+    index = Index.load(store, repository.key, owner, only_verified=True)
     packs = index.packs()
     is_listing = np.array([pack.kind == KIND_LISTING for pack in packs], np.bool_)
     of_listing = is_listing[index.pack_numbers]
@@ -108,7 +123,9 @@ def repository_stats(repository: Repository) -> RepositoryStats:
     chunk_counts = index.chunk_counts_of(np.flatnonzero(~of_listing))
     pack_bytes = np.array([pack.size_bytes for pack in packs], np.int64)
     marked = np.array([pack.marked for pack in packs], np.bool_)
-    snapshots = repository.snapshots()
+    listed = repository.snapshots(set_aside)
+    snapshots = [snapshot for snapshot in listed if snapshot.id not in doubted]
+    unverified = [info.size_bytes for info in store.list("packs") if info.name in doubted_packs]
     kinds: tuple[Kind, ...] = ("config", "keys", "index", "snapshots", "leases", "tombstones")
     return RepositoryStats(
         snapshots=len(snapshots),
@@ -124,24 +141,34 @@ def repository_stats(repository: Repository) -> RepositoryStats:
         data_pack_bytes=int(pack_bytes[~is_listing].sum()),
         listing_pack_bytes=int(pack_bytes[is_listing].sum()),
         marked_bytes=int(pack_bytes[marked].sum()),
-        other_bytes=sum(info.size_bytes for kind in kinds for info in repository.store.list(kind)),
+        other_bytes=sum(info.size_bytes for kind in kinds for info in store.list(kind)),
+        unverified_snapshots=len(listed) - len(snapshots),
+        unverified_packs=len(unverified),
+        unverified_bytes=sum(unverified),
     )
 
 
 def snapshot_stats(
-    repository: Repository, wanted: Sequence[Snapshot], progress: Progress
+    repository: Repository, wanted: Sequence[Snapshot], progress: Progress, set_aside: SetAside
 ) -> list[SnapshotStats]:
-    """Figures of some snapshots (pages not needed). Raises KeyRightError, DamageError, StoreError.
+    """Figures of some snapshots (pages not needed). Raises KeyRightError, StoreError.
 
-    Reads every listing page of the repository once for each of them.
+    Reads every listing page of the repository once for each of them. set_aside: takes those that
+    cannot be read; pages of others that cannot be read count for nothing.
     """
-    everything = [repository.snapshot(snapshot.id) for snapshot in repository.snapshots()]
+    everything = []
+    for listed in repository.snapshots(set_aside):
+        with set_aside.leaving_out("snapshots", listed.id):
+            everything.append(repository.snapshot(listed.id))
     counter = _ReferenceCounter(repository, progress)
-    return [
-        counter.stats(snapshot, [other for other in everything if other.id != snapshot.id])
-        for snapshot in everything
-        if snapshot.id in {one.id for one in wanted}
-    ]
+    found = []
+    ids = {one.id for one in wanted}
+    for snapshot in everything:
+        if snapshot.id in ids:
+            others = [other for other in everything if other.id != snapshot.id]
+            with set_aside.leaving_out("snapshots", snapshot.id):
+                found.append(counter.stats(snapshot, others))
+    return found
 
 
 class _ReferenceCounter:
@@ -176,7 +203,7 @@ class _ReferenceCounter:
             gathered.add(references)
         held = gathered.distinct()
         left = np.ones(len(held), np.bool_)
-        for references in self._references(theirs if len(held) else ()):
+        for references in self._references(theirs if len(held) else (), skips_damage=True):
             places = np.minimum(np.searchsorted(held, references), len(held) - 1)
             left[places[held[places] == references]] = False
             if not left.any():
@@ -192,25 +219,49 @@ class _ReferenceCounter:
             alone=self._sizes(held[left]),
         )
 
-    def _references(self, pages: Iterable[tuple[bytes, bytes]]) -> Iterator[NDArray[np.int64]]:
-        """The references of each page of a client, sorted and distinct. Raises DamageError."""
+    def _references(
+        self, pages: Iterable[tuple[bytes, bytes]], *, skips_damage: bool = False
+    ) -> Iterator[NDArray[np.int64]]:
+        """The references of each page of a client, sorted and distinct. Raises DamageError.
+
+        skips_damage: leaves out pages that cannot be read instead.
+        """
         by_owner: dict[bytes, list[bytes]] = {}
         for owner, page in pages:
             by_owner.setdefault(owner, []).append(page)
         for owner, mine in by_owner.items():
-            yield from self._references_of(owner, mine)
+            if skips_damage:
+                yield from self._sound_references_of(owner, mine)
+            else:
+                blocks = self._index.of_client(owner)
+                for _, raw in self._readers.of(owner).blocks(mine):
+                    yield self._of_page(blocks, raw)
 
-    def _references_of(self, owner: bytes, pages: list[bytes]) -> Iterator[NDArray[np.int64]]:
+    def _sound_references_of(self, owner: bytes, pages: list[bytes]) -> Iterator[NDArray[np.int64]]:
         blocks = self._index.of_client(owner)
-        for _, raw in self._readers.of(owner).blocks(pages):
-            parts = decode_parts(raw)
-            rows = blocks.rows_of(parts.block_ids)[parts.places]
-            if len(rows) and int(rows.min()) < 0:
-                raise DamageError("a snapshot refers to a block that no pack has; run check")
-            if (self._counts[rows] <= parts.slots).any():
-                raise DamageError("a snapshot refers to a chunk that its block has not; run check")
-            self._progress.add(bytes=len(raw))
-            yield np.unique(rows << _SLOT_BITS | parts.slots)
+        left = dict.fromkeys(pages)
+        try:
+            for page, raw in self._readers.of(owner).blocks(pages):
+                found = self._of_page(blocks, raw)
+                del left[page]
+                yield found
+        except Exception as error:
+            if not is_of_one_object(error):
+                raise
+            # One that cannot be read ends the reading of many at once: the others are read singly.
+            for page in left:
+                with SetAside().leaving_out("packs", page.hex()):
+                    yield self._of_page(blocks, self._readers.of(owner).block(page))
+
+    def _of_page(self, blocks: ClientBlocks, raw: bytes) -> NDArray[np.int64]:
+        parts = decode_parts(raw)
+        rows = blocks.rows_of(parts.block_ids)[parts.places]
+        if len(rows) and int(rows.min()) < 0:
+            raise DamageError("a snapshot refers to a block that no pack has; run check")
+        if (self._counts[rows] <= parts.slots).any():
+            raise DamageError("a snapshot refers to a chunk that its block has not; run check")
+        self._progress.add(bytes=len(raw))
+        return np.unique(rows << _SLOT_BITS | parts.slots)
 
     def _sizes(self, references: NDArray[np.int64]) -> ContentStats:
         rows, slots = references >> _SLOT_BITS, references & ((1 << _SLOT_BITS) - 1)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from strongroom import clock
 from strongroom.content.digests import is_object_name, object_name
-from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
+from strongroom.errors import DamageError, ObjectMissingError
 from strongroom.jobs.check.packs import PackAnswer, PackQuestion, check_pack
 from strongroom.jobs.check.pages import ClientPage, PageAnswer, PageChecker
 from strongroom.jobs.check.verified_index import SoundIndex, load_sound_index
@@ -35,7 +35,7 @@ from strongroom.jobs.upkeep.index_rewrite import rebuild_index, rewrite_index
 from strongroom.jobs.upkeep.sweep import exclusive_lease, live_leases
 from strongroom.jobs.workers.forked_map import ForkedMap, default_processes
 from strongroom.repo.leases import list_leases
-from strongroom.repo.snapshots import was_stored_unreadable
+from strongroom.repo.set_aside import SetAside, is_of_one_object
 from strongroom.stores.capabilities import found_false
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ class RepairReport:
     """What was done and what is lost for good.
 
     saved_blocks: copied out of damaged packs. healed_chunks: found again in other blocks. losses:
-    of each snapshot that has lost something.
+    of each snapshot that has lost something. set_aside: what could not be read and may be sound: it
+    was left alone.
     """
 
     actions: tuple[RepairAction, ...]
@@ -85,6 +86,7 @@ class RepairReport:
     healed_chunks: int
     elapsed_seconds: float
     dry_run: bool
+    set_aside: SetAside
 
 
 @dataclass(slots=True)
@@ -96,6 +98,7 @@ class _Repair:
     progress: Progress
     leases: tuple[Lease, ...]
     actions: list[RepairAction] = field(default_factory=list)
+    set_aside: SetAside = field(default_factory=SetAside)
     renewed: float = 0.0
     saved_blocks: int = 0
     healed_chunks: int = 0
@@ -157,6 +160,7 @@ def _repair_all(
         run.healed_chunks,
         clock.elapsed_seconds() - started,
         options.dry_run,
+        run.set_aside,
     )
 
 
@@ -207,7 +211,9 @@ def _check_packs(run: _Repair, known: SoundIndex) -> dict[bytes, PackAnswer]:
             run.progress.add(bytes=answer.read_bytes)
             pack = packs.get(question.pack_id)
             gone = answer.is_missing and (pack is None or pack.marked)
-            if not gone and (answer.problems or answer.bad_blocks):
+            if answer.is_unknown:
+                run.set_aside.add("packs", question.pack_id.hex(), "; ".join(answer.problems))
+            elif not gone and (answer.problems or answer.bad_blocks):
                 answers[question.pack_id] = answer
             elif pack is None and not gone:
                 # Sound, but not in the index.
@@ -348,30 +354,39 @@ def _readable_snapshots(run: _Repair) -> list[Snapshot]:
         except ObjectMissingError:
             # Forgotten since it was listed.
             continue
-        except UnknownFormatError:
-            # Of a later version, or forged by an agent: left alone where nobody vouches for it.
-            if not was_stored_unreadable(run.repository.store, run.repository.key, info.name):
-                raise
         except DamageError as error:
             run.act("snapshots", info.name, f"lost ({error}): removed")
             run.delete("snapshots", info.name)
+        except Exception as error:
+            # Perhaps of a later version: left alone.
+            if not is_of_one_object(error):
+                raise
+            run.set_aside.add("snapshots", info.name, error)
     return snapshots
 
 
 def _bad_pages(
     run: _Repair, snapshots: list[Snapshot], checker: PageChecker
 ) -> dict[ClientPage, PageAnswer]:
-    pages = dict.fromkeys(
-        ClientPage(snapshot.owner, page) for snapshot in snapshots for page in snapshot.pages
-    )
+    """Pages that are not sound; snapshots of which one cannot be read here are dropped."""
+    by_page: dict[ClientPage, list[str]] = {}
+    for snapshot in snapshots:
+        for reference in snapshot.pages:
+            by_page.setdefault(ClientPage(snapshot.owner, reference), []).append(snapshot.id)
+    unknown: set[str] = set()
     run.progress.message("checking listings")
-    run.progress.total(files=sum(one.page.row_count for one in pages))
+    run.progress.total(files=sum(one.page.row_count for one in by_page))
     processes = run.options.processes or default_processes()
     bad = {}
-    with ForkedMap(run.repository, checker, min(processes, len(pages) // 4)) as pool:
-        for page, answer in pool.run(pages):
+    with ForkedMap(run.repository, checker, min(processes, len(by_page) // 4)) as pool:
+        for page, answer in pool.run(by_page):
             run.renew()
             run.progress.add(files=answer.row_count)
-            if answer.problem or answer.rows:
+            if answer.is_unknown:
+                unknown.update(by_page[page])
+            elif answer.problem or answer.rows:
                 bad[page] = answer
+    for name in unknown:
+        run.set_aside.add("snapshots", name, "a page of its listing takes too much memory")
+    snapshots[:] = [snapshot for snapshot in snapshots if snapshot.id not in unknown]
     return bad

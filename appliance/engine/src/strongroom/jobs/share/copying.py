@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from strongroom.repo.index.shared_chunks import SharedChunks
     from strongroom.repo.packs import BlockEntry, PackFooter, PackWriter
     from strongroom.repo.repository import Repository
+    from strongroom.repo.set_aside import SetAside
 
 _BLOCK_BYTES: Final = 1 << 20
 _MOST_CHUNKS: Final = 512
@@ -52,8 +53,13 @@ class SharedPacks:
         chosen: Chosen,
         shared: SharedChunks,
         keep_alive: Callable[[], None],
+        set_aside: SetAside,
     ) -> None:
-        """`shared`: what was shared before. Calls `keep_alive` once a pack."""
+        """`shared`: what was shared before. Calls `keep_alive` once a pack.
+
+        set_aside: takes packs of which a block cannot be read.
+        """
+        self._set_aside = set_aside
         self._repository = repository
         self._key = repository.restore_key
         self._keys = self._key.owner(SHARED)
@@ -72,13 +78,15 @@ class SharedPacks:
         self.read_bytes = 0
 
     def copy_all(self) -> None:
-        """Copy what was chosen, the pack that was stored first first. DamageError, StoreError."""
+        """Copy what was chosen, the pack that was stored first first. StoreError."""
         order = np.argsort(self._chosen.packs, kind="stable")
         numbers, starts = np.unique(self._chosen.packs[order], return_index=True)
         groups = np.split(order, starts[1:]) if len(numbers) else []
         for number, mine in zip(numbers.tolist(), groups, strict=True):
             self._keep_alive()
-            self._copy(self._chosen.order[number], mine)
+            pack_id = self._chosen.order[number]
+            with self._set_aside.leaving_out("packs", pack_id.hex()):
+                self._copy(pack_id, mine)
 
     def finish(self) -> list[PackFooter]:
         """Publish the open pack; returns every pack written."""

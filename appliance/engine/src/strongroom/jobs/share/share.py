@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom import clock
@@ -21,10 +21,9 @@ from strongroom.jobs.share.copying import SharedPacks
 from strongroom.jobs.share.counting import Offers
 from strongroom.jobs.upkeep.marking import Marker
 from strongroom.repo.index.shared_chunks import SharedChunks
+from strongroom.repo.set_aside import SetAside
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from strongroom.jobs.share.counting import Chosen
     from strongroom.progress import Progress
     from strongroom.repo.leases import Lease
@@ -63,6 +62,7 @@ class ShareReport:
     stored_bytes: int
     elapsed_seconds: float
     dry_run: bool
+    set_aside: SetAside = field(default_factory=SetAside)
 
     def summary(self) -> dict[str, Any]:
         """The fields of the JSON report (docs/reference/json-output.md)."""
@@ -82,8 +82,8 @@ class ShareReport:
 def share(repository: Repository, options: ShareOptions, progress: Progress) -> ShareReport:
     """Copy what is to be shared into shared packs.
 
-    KeyRightError with a put key; DamageError when a snapshot or a pack that is needed is not sound:
-    then nothing is shared. StoreError, LeaseError.
+    KeyRightError with a put key; DamageError when a verified snapshot is not sound: then nothing is
+    shared. StoreError, LeaseError.
     """
     started = clock.elapsed_seconds()
     _ = repository.restore_key
@@ -94,20 +94,21 @@ def share(repository: Repository, options: ShareOptions, progress: Progress) -> 
         return ShareReport(0, 0, 0, 0, 0, 0, clock.elapsed_seconds() - started, options.dry_run)
     with repository.lease(socket.gethostname(), os.getpid(), "share") as lease:
         lease.start_renewing()
-        offers, chosen, shared = _choose(repository, options, progress)
+        set_aside = SetAside()
+        offers, chosen, shared = _choose(repository, options, progress, set_aside)
         if options.dry_run or not len(chosen):
             elapsed = clock.elapsed_seconds() - started
-            count = len(chosen)
-            return ShareReport(offers.chunks, count, 0, 0, 0, 0, elapsed, options.dry_run)
-        return _copy(repository, lease, offers, chosen, shared, progress, started)
+            figures = (offers.chunks, len(chosen), 0, 0, 0, 0, elapsed, options.dry_run)
+            return ShareReport(*figures, set_aside)
+        return _copy(repository, lease, offers, chosen, shared, progress, started, set_aside)
 
 
 def _choose(
-    repository: Repository, options: ShareOptions, progress: Progress
+    repository: Repository, options: ShareOptions, progress: Progress, set_aside: SetAside
 ) -> tuple[Offers, Chosen, SharedChunks]:
     for attempt in range(_ATTEMPTS):
         try:
-            return _choose_once(repository, options.least_clients, options.clients, progress)
+            return _choose_once(repository, options, progress, set_aside)
         except ObjectMissingError:
             # A prune has replaced an index object since it was listed.
             if attempt + 1 == _ATTEMPTS:
@@ -116,10 +117,7 @@ def _choose(
 
 
 def _choose_once(
-    repository: Repository,
-    least_clients: int,
-    clients: Collection[bytes] | None,
-    progress: Progress,
+    repository: Repository, options: ShareOptions, progress: Progress, set_aside: SetAside
 ) -> tuple[Offers, Chosen, SharedChunks]:
     store = repository.store
     names = [info.name for info in store.list("snapshots")]
@@ -136,11 +134,12 @@ def _choose_once(
     progress.message(f"finding out what {len(names)} snapshots use")
     marker = Marker(repository, progress)
     marker.mark(names, index)
+    set_aside.take(marker.set_aside)
     unsound = {pack.pack_id for pack in index.packs()} - sound.keys()
     shared = SharedChunks.load(store, repository.key, index, unsound)
     progress.message("counting what clients offer")
-    offers = Offers(repository, index, marker.live, shared, sound, clients)
-    return offers, offers.choose(least_clients), shared
+    offers = Offers(repository, index, marker.live, shared, sound, options.clients)
+    return offers, offers.choose(options.least_clients), shared
 
 
 def _copy(
@@ -151,9 +150,10 @@ def _copy(
     shared: SharedChunks,
     progress: Progress,
     started: float,
+    set_aside: SetAside,
 ) -> ShareReport:
     progress.message(f"sharing {len(chosen)} chunks")
-    packs = SharedPacks(repository, chosen, shared, lambda: progress.add(files=0))
+    packs = SharedPacks(repository, chosen, shared, lambda: progress.add(files=0), set_aside)
     try:
         packs.copy_all()
         footers = packs.finish()
@@ -174,4 +174,5 @@ def _copy(
         stored_bytes=sum(footer.size_bytes for footer in footers),
         elapsed_seconds=clock.elapsed_seconds() - started,
         dry_run=False,
+        set_aside=set_aside,
     )

@@ -7,7 +7,6 @@ rewrites would restore each other's removed packs, so the caller holds the sweep
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from strongroom.content.digests import is_object_name
@@ -74,13 +73,21 @@ def rebuild_index(
     store = repository.store
     replaced = _owners(repository, {info.name for info in store.list("index")} | set(damaged))
 
+    doubted = store.doubted("packs")
+
     def footers() -> Iterator[PackFooter]:
         for info in store.list("packs"):
             keep_alive()
             if not is_object_name(info.name) or bytes.fromhex(info.name) in without:
                 continue
-            with suppress(DamageError):
+            try:
                 yield read_footer(store, repository.key, bytes.fromhex(info.name))
+            except DamageError:
+                continue
+            except UnknownFormatError:
+                # The index may hold what only a later version can read again from the pack.
+                if info.name not in doubted:
+                    raise
 
     _write(repository, footers(), without, replaced)
     for name in sorted(replaced):

@@ -5,25 +5,24 @@ Most pages are shared by many snapshots; each is read once, however often snapsh
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strongroom.content.digests import BLOCK_ID_SIZE
-from strongroom.errors import DamageError, ObjectMissingError, UnknownFormatError
+from strongroom.content.digests import BLOCK_ID_SIZE, object_name
+from strongroom.errors import DamageError, ObjectMissingError
 from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.index.live_blocks import LiveBlocks
 from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.listing.parts import PageParts, decode_parts
+from strongroom.repo.set_aside import SetAside, is_of_one_object, problem_text
 from strongroom.repo.snapshots import owner_of_snapshot, was_stored_unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from numpy.typing import NDArray
 
-    from strongroom.errors import StrongroomError
     from strongroom.progress import Progress
     from strongroom.repo.blocks import BlockReader
     from strongroom.repo.index.client_blocks import ClientBlocks
@@ -48,15 +47,15 @@ class Marker:
         self.live = LiveBlocks()
         # Shared blocks that each client's snapshots refer to, ascending ids of 24 bytes.
         self._shared: dict[bytes, NDArray[np.void]] = {}
-        # Unverified snapshots that refer to what is not there, and what; and whose they are.
-        self.false_snapshots: dict[str, str] = {}
+        # Snapshots that were set aside, and why; and the clients of which nothing may be removed.
+        self.set_aside = SetAside()
         self.false_owners: set[bytes] = set()
 
     def mark(self, names: Iterable[str], index: Index) -> None:
         """Mark the snapshots of these ids; `index` must have been loaded after they were listed.
 
-        DamageError when one of them can't be read or refers to what is not there: nothing may be
-        removed then. But a snapshot that nobody has verified yet stops nobody: what it refers to
+        DamageError when one of them was damaged on the disk: it does not even say whose it is. Any
+        other that cannot be read, or refers to what is not there, is set aside: what it refers to
         is kept as far as it is there, and nothing of `false_owners` may be removed, in case its
         index was lost, or it is of a later version.
         """
@@ -70,36 +69,45 @@ class Marker:
             except ObjectMissingError:
                 # Forgotten since it was listed.
                 continue
-            except UnknownFormatError as error:
-                if name not in doubted:
+            except Exception as error:
+                if not is_of_one_object(error):
                     raise
-                # Perhaps of a later version: nothing goes that its client may refer to.
-                owner = owner_of_snapshot(self._repository.store, name)
-                self._set_aside(name, (owner, SHARED), error)
+                self._unreadable(name, error)
                 continue
-            except DamageError:
-                if was_stored_unreadable(self._repository.store, self._repository.key, name):
-                    # Its writer made it so, and alone would have needed what it refers to.
-                    continue
-                raise
             owner = snapshot.owner
             fresh = [page for page in snapshot.pages if (owner, page.block_id) not in self._pages]
             ids = list(dict.fromkeys(page.block_id for page in fresh))
             blocks = index.of_client(owner)
             try:
                 self._mark(ids, blocks, readers.of(owner))
-            except DamageError as error:
-                if name not in doubted:
-                    raise DamageError(f"snapshot {snapshot.short_id}: {error}") from error
+            except Exception as error:
+                if not is_of_one_object(error):
+                    raise
                 self._mark_what_is_there(ids, blocks, readers.of(owner))
-                self._set_aside(name, (owner,), error)
+                # What nobody verified has lost nothing that others share.
+                is_lie = isinstance(error, DamageError) and name in doubted
+                self._set_aside(name, (owner,) if is_lie else (owner, SHARED), error)
             else:
                 self._pages.update((owner, page) for page in ids)
             self._progress.add(files=sum(page.row_count for page in fresh))
             self._snapshots.add(name)
 
-    def _set_aside(self, name: str, owners: Iterable[bytes], error: StrongroomError) -> None:
-        self.false_snapshots[name] = str(error)
+    def _unreadable(self, name: str, error: Exception) -> None:
+        """Set a snapshot aside that does not decode; raises where its disk may be to blame."""
+        store, key = self._repository.store, self._repository.key
+        is_damage = isinstance(error, DamageError)
+        if is_damage and was_stored_unreadable(store, key, name):
+            # Its writer made it so, and alone would have needed what it refers to.
+            self._set_aside(name, (), error)
+            return
+        if is_damage and object_name(store.get("snapshots", name)) != name:
+            raise error
+        # Perhaps of a later version: nothing goes that its client may refer to.
+        self._set_aside(name, (owner_of_snapshot(store, name), SHARED), error)
+
+    def _set_aside(self, name: str, owners: Collection[bytes], error: Exception) -> None:
+        kept = "; nothing of its client was removed" if owners else ""
+        self.set_aside.add("snapshots", name, f"{problem_text(error)}{kept}")
         self.false_owners.update(owners)
         self._snapshots.add(name)
 
@@ -121,9 +129,12 @@ class Marker:
     ) -> None:
         self.live.mark(_parts_of(pages), blocks, only_what_is_there=True)
         for page in pages:
-            with suppress(DamageError):
+            try:
                 parts = decode_parts(reader.block(page))
                 self.live.mark(parts, blocks, only_what_is_there=True)
+            except Exception as error:
+                if not is_of_one_object(error):
+                    raise
 
     def __len__(self) -> int:
         """Snapshots marked."""

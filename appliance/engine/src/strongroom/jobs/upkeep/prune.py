@@ -151,5 +151,5 @@ def _report(
         temporary_files=swept.temporary_files,
         elapsed_seconds=clock.elapsed_seconds() - started,
         dry_run=options.dry_run,
-        false_snapshots=tuple(sorted(marker.false_snapshots.items())),
+        set_aside=marker.set_aside,
     )

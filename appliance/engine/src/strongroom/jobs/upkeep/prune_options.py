@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from strongroom.repo.set_aside import SetAside
 
 if TYPE_CHECKING:
     from strongroom.jobs.upkeep.holdups import Holdup
@@ -46,8 +48,8 @@ class PruneReport:
     without anything used, but not marked, as a job that runs may have stored them. holdups: the
     leases that keep those two. freed_bytes: what the store lost
     in all. In a dry run removed_packs and removed_bytes are what the run would remove.
-    false_snapshots: ids of unverified snapshots that refer to what is not there, or of an unknown
-    version, and what is wrong; nothing of their clients is removed.
+    set_aside: what could not be read. Where it is a snapshot that may be sound, nothing of its
+    client was removed.
     """
 
     snapshots: int
@@ -71,7 +73,13 @@ class PruneReport:
     temporary_files: int
     elapsed_seconds: float
     dry_run: bool
-    false_snapshots: tuple[tuple[str, str], ...] = ()
+    set_aside: SetAside = field(default_factory=SetAside)
+
+    @property
+    def false_snapshots(self) -> tuple[tuple[str, str], ...]:
+        """Ids of snapshots that were set aside, and what is wrong."""
+        problems = self.set_aside.problems
+        return tuple(sorted((name, text) for (_, name), text in problems.items()))
 
     @property
     def freed_bytes(self) -> int:

@@ -46,6 +46,7 @@ from strongroom.repo.leases import (
 )
 from strongroom.repo.packs import read_footer
 from strongroom.repo.tombstones import read_tombstones
+from strongroom.stores.capabilities import KeepsJudgements
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -94,10 +95,11 @@ def live_leases(repository: Repository, lease: Lease) -> list[ListedLease]:
     """The leases of others; those that ended without being given back are removed."""
     lease.require()
     others = []
+    is_served = repository.store.capability(KeepsJudgements) is not None
     for listed in list_leases(repository.store, repository.key):
         if listed.name == lease.name:
             continue
-        if has_ended(listed, lease.store_time_ns):
+        if has_ended(listed, lease.store_time_ns, is_served=is_served):
             repository.store.delete("leases", listed.name)
         else:
             others.append(listed)

@@ -34,6 +34,7 @@ from strongroom.content.digests import (
     OBJECT_NAME_SIZE,
     object_name,
 )
+from strongroom.decoding import reading
 from strongroom.errors import DamageError, UnknownFormatError
 from strongroom.repo.block_columns import (
     BlockColumns,
@@ -132,7 +133,8 @@ def write_index_object(
 def read_index_head(store: Store, name: str) -> IndexHead:
     """Whose packs an index object describes; DamageError, UnknownFormatError."""
     raw = store.get("index", name, 0, _HEAD.size)
-    magic, version, owner, first_size = _HEAD.unpack(raw)
+    with reading(f"index {name}"):
+        magic, version, owner, first_size = _HEAD.unpack(raw)
     if magic != _MAGIC:
         raise DamageError(f"index {name} does not begin as indexes do; run repair")
     if version != _VERSION:
@@ -147,6 +149,13 @@ def read_index_object(
 
     head: if it was read already. KeyRightError where the key is of another client.
     """
+    with reading(f"index {name}"):
+        return _read_index_object(store, key, name, chunks, head)
+
+
+def _read_index_object(
+    store: Store, key: Key, name: str, chunks: bool, head: IndexHead | None
+) -> IndexObject:
     head = head or read_index_head(store, name)
     owner, first_size = head.owner, head.first_size
     second_at = first_size + (SIGNATURE_SIZE if owner == SHARED else 0)

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from strongroom.decoding import reading
 from strongroom.errors import DamageError
 from strongroom.repo.listing.columns import (
     Integers,
@@ -109,6 +110,11 @@ def decode_page(data: bytes, *, takes_any_xattrs: bool = False) -> list[Rows]:
 
     takes_any_xattrs: the caller copes with extended attributes that `decode_xattrs` rejects.
     """
+    with reading("a listing page"):
+        return _decode_page(data, takes_any_xattrs=takes_any_xattrs)
+
+
+def _decode_page(data: bytes, *, takes_any_xattrs: bool) -> list[Rows]:
     head, reader = open_page(data)
     row_count, group_count, signature_bytes, signature_name = head
     directories = take_texts(reader, group_count, np.zeros(1, np.int64))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from strongroom.content.digests import BLOCK_ID_SIZE
+from strongroom.decoding import reading
 from strongroom.errors import DamageError
 from strongroom.repo.listing.page import open_page
 
@@ -36,6 +37,11 @@ class PageParts(NamedTuple):
 
 def decode_parts(data: bytes) -> PageParts:
     """The references of a page. Raises DamageError."""
+    with reading("a listing page"):
+        return _decode_parts(data)
+
+
+def _decode_parts(data: bytes) -> PageParts:
     head, reader = open_page(data)
     for _ in range(_SECTIONS_BEFORE):
         reader.take()

@@ -31,11 +31,14 @@ from strongroom.daemons.director.repositories.access import (
 from strongroom.daemons.job_process.messages import JobEnded
 from strongroom.daemons.job_process.program import run_program
 from strongroom.daemons.job_process.retry import persist
-from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE
+from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, SetAsideError
 from strongroom.printable import printable
 from strongroom.repo.repository import Repository
+from strongroom.repo.set_aside import SetAside
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strongroom.daemons.job_process.input import JobInput
     from strongroom.daemons.job_process.output import JobOutput
     from strongroom.jobs.upkeep.prune_options import PruneReport
@@ -142,21 +145,25 @@ def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> JobE
 
     target = _open(job.target, job.cache_folder)
     try:
-        present = {snapshot.id: snapshot for snapshot in repository.snapshots()}
+        set_aside = SetAside()
+        listed = repository.snapshots(SetAside())
+        present = {snapshot.id: snapshot for snapshot in listed}
         wanted = [present[name] for name in job.snapshots if name in present]
         missing, there = to_be_copied(repository, target, wanted)
         copies: list[list[str]] = []
         stored_bytes = 0
         options = CopyOptions(host=job.host)
         with output.shown_progress("copy") as progress:
-            for copied in copy_snapshots(repository, target, missing, options, progress):
+            for copied in copy_snapshots(repository, target, missing, options, progress, set_aside):
                 stored_bytes += copied.stored_bytes
                 copies.append([copied.original.id, copied.copy.id])
                 output.log("info", f"{copied.original.short_id} is {copied.copy.short_id} there")
     finally:
         target.close()
+    set_aside.report(_teller(output))
     summary = {"copies": copies, "present": len(there), "stored_bytes": stored_bytes}
-    return JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
+    ended = JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
+    return _with_set_aside(ended, set_aside)
 
 
 def _prune(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEnded:
@@ -181,13 +188,25 @@ def _prune(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEn
             "false_objects": vouched.summary["false_objects"],
             "damaged_objects": vouched.summary["damaged_objects"],
         }
-    for name, problem in report.false_snapshots:
-        text = f"snapshot {name} is set aside, and nothing of its client was removed: {problem}"
-        output.log("warning", text)
+    report.set_aside.report(_teller(output))
     output.log("info", f"{report.removed_packs} packs removed, {report.freed_bytes} bytes freed")
     if report.holdups:
         _tell_of_holdups(repository, report, sharing, output)
-    return JobEnded(status=vouched.status, exit_code=vouched.exit_code, summary=summary)
+    ended = JobEnded(status=vouched.status, exit_code=vouched.exit_code, summary=summary)
+    return _with_set_aside(ended, report.set_aside)
+
+
+def _teller(output: JobOutput) -> Callable[[str, str, str], None]:
+    return lambda kind, name, problem: output.log(
+        "warning", f"{kind}/{name} is set aside: {problem}"
+    )
+
+
+def _with_set_aside(ended: JobEnded, *some: SetAside) -> JobEnded:
+    """A job that set objects aside has done the rest, and says so."""
+    if ended.status != "done" or not any(some):
+        return ended
+    return msgspec.structs.replace(ended, status="incomplete", exit_code=SetAsideError.exit_code)
 
 
 def _tell_of_holdups(
@@ -223,7 +242,9 @@ def _share(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEn
     if report.shared_chunks:
         text = f"{report.shared_chunks} chunks of {report.shared_bytes} bytes are shared now"
         output.log("info", text)
-    return JobEnded(status="done", exit_code=EXIT_DONE, summary=report.summary())
+    report.set_aside.report(_teller(output))
+    ended = JobEnded(status="done", exit_code=EXIT_DONE, summary=report.summary())
+    return _with_set_aside(ended, report.set_aside)
 
 
 def _vouch(repository: Repository, output: JobOutput) -> JobEnded:
@@ -238,11 +259,13 @@ def _vouch(repository: Repository, output: JobOutput) -> JobEnded:
         "info",
         f"verified {report.packs} packs and {report.index_objects} index objects",
     )
+    report.set_aside.report(_teller(output))
     wrong = len(report.false_objects) + len(report.damaged_objects)
     summary = report.summary()
     if wrong:
         return JobEnded(status="incomplete", exit_code=EXIT_INCOMPLETE, summary=summary)
-    return JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
+    ended = JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
+    return _with_set_aside(ended, report.set_aside)
 
 
 def _back_up(repository: Repository, job: BackUpFolder, output: JobOutput) -> JobEnded:
