@@ -1,4 +1,4 @@
-"""A folder with a file that is never twice the same; see restless_file."""
+"""Folders with files that behave oddly; see restless_file and unsized_file."""
 
 from __future__ import annotations
 
@@ -14,17 +14,28 @@ from kit.project import TESTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 
+def mounted_restless_file(place: Path) -> AbstractContextManager[None]:
+    """A file that is never twice the same, at `place` within the block."""
+    return _mounted(place, "kit.restless_file")
+
+
+def mounted_unsized_file(place: Path) -> AbstractContextManager[None]:
+    """A file that says it is empty and is not, at `place` within the block."""
+    return _mounted(place, "kit.unsized_file")
+
+
 @contextmanager
-def mounted_restless_file(place: Path) -> Iterator[None]:
-    """Mounted at `place` within the block; skips the test where nothing can be mounted."""
+def _mounted(place: Path, module: str) -> Iterator[None]:
+    """Skips the test where nothing can be mounted."""
     pytest.importorskip("mfusepy")
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         pytest.skip("needs /dev/fuse")
     process = subprocess.Popen(
-        [sys.executable, "-m", "kit.restless_file", place],
+        [sys.executable, "-m", module, place],
         stdout=subprocess.PIPE,
         text=True,
         cwd=TESTS,

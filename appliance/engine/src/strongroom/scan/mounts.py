@@ -7,17 +7,24 @@ accessed, so one that does not respond blocks nothing.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _FAR_TYPES: Final = frozenset(
     b"9p acfs afs beegfs ceph cifs coda davfs fuse gfs2 glusterfs gpfs lustre nfs nfs4 "
     b"ocfs2 orangefs panfs pvfs2 smb3 smbfs virtiofs".split()
 )
 _FAR_FAMILY: Final = b"fuse."
+# Files there say that they are empty and give content when they are read: for some kinds that has
+# effects of its own, or no end.
+_OF_KERNEL: Final = frozenset(
+    b"binder binfmt_misc bpf cgroup cgroup2 debugfs nfsd proc resctrl rpc_pipefs securityfs "
+    b"selinuxfs smackfs tracefs".split()
+)
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 
 
@@ -50,26 +57,46 @@ def file_system_type(path: bytes, mountinfo: bytes | None = None) -> bytes:
     return types.get(_holding(path, types), b"")
 
 
+def unsized_devices(mountinfo: bytes | None = None) -> dict[int, bytes | None]:
+    """File systems whose files may hold more than the 0 bytes that they say, by their numbers.
+
+    None: read them to their end. Else they are the kernel's own, which nobody should read whole:
+    where they are mounted.
+    """
+    found: dict[int, bytes | None] = {}
+    for place, number, file_system in _mounts(mountinfo):
+        if file_system in _OF_KERNEL:
+            found.setdefault(number, place)
+        elif file_system == b"fuse" or file_system.startswith(_FAR_FAMILY):
+            found[number] = None
+    return found
+
+
 def lies_below(path: bytes, places: Sequence[bytes]) -> bool:
     """Whether `path` is one of the places or below one."""
     return any(not place or path == place or path.startswith(place + b"/") for place in places)
 
 
 def _mounted_types(mountinfo: bytes | None) -> dict[bytes, bytes]:
+    # A later mount at the same place hides the earlier one.
+    return {place: file_system for place, _, file_system in _mounts(mountinfo)}
+
+
+def _mounts(mountinfo: bytes | None) -> Iterator[tuple[bytes, int, bytes]]:
+    """Mount point, device number and type of each mount."""
     if mountinfo is None:
         try:
             with open("/proc/self/mountinfo", "rb") as file:
                 mountinfo = file.read()
         except OSError:
-            return {}
-    types: dict[bytes, bytes] = {}
+            return
     for line in mountinfo.splitlines():
         before, separator, after = line.partition(b" - ")
         fields = before.split(b" ")
         if separator and len(fields) > 4:
-            # A later mount at the same place hides the earlier one.
-            types[_unescaped(fields[4]).strip(b"/")] = after.split(b" ")[0]
-    return types
+            major, _, minor = fields[2].partition(b":")
+            number = os.makedev(int(major), int(minor))
+            yield _unescaped(fields[4]).strip(b"/"), number, after.split(b" ")[0]
 
 
 def _holding(path: bytes, places: Iterable[bytes]) -> bytes:

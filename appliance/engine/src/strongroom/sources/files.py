@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import stat
+from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import SourceError, UsageError
 from strongroom.printable import printable
+from strongroom.scan.mounts import file_system_type, lies_below
 from strongroom.sources.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from strongroom.sources.source import SourceRequest, Stream
+_KINDS: Final = {
+    stat.S_IFIFO: "pipe",
+    stat.S_IFSOCK: "socket",
+    stat.S_IFBLK: "block device",
+    stat.S_IFCHR: "character device",
+}
 
 
 class FilesSource:
     """Files and directories of this machine.
 
-    problems: those that are not there, of several; they make the backup incomplete.
+    problems: those that are not there, of several; they make the backup incomplete. doubts: those
+    that are links, pipes or devices, of which a backup holds only the name.
     """
 
     def __init__(self, request: SourceRequest) -> None:
@@ -39,6 +48,21 @@ class FilesSource:
             raise SourceError(f"{failures[0]}{more}")
         self._found = found
         self.problems = tuple(problems)
+        self._named = [path for path in request.arguments if path not in request.listed]
+
+    def doubts(self) -> tuple[Problem, ...]:
+        """What is wrong with paths that a person typed, not with those that a program listed."""
+        held = self.paths()
+        found = []
+        for path in self._named:
+            try:
+                settled = settled_path(path)
+                text = _doubt(path, settled, held)
+            except (OSError, SourceError):
+                continue  # it is told elsewhere
+            if text:
+                found.append(Problem(settled, 0, text))
+        return tuple(dict.fromkeys(found))
 
     def paths(self) -> tuple[bytes, ...]:
         """The arguments that are there, made absolute; see `settled_path`."""
@@ -53,6 +77,40 @@ class FilesSource:
     def streams(self) -> Iterator[Stream]:
         """None."""
         return iter(())
+
+
+def _doubt(typed: bytes, settled: bytes, held: tuple[bytes, ...]) -> str:
+    """Why a backup of a path hardly holds what was meant; "" if it does. Raises OSError."""
+    place, shown = b"/" + settled, printable(typed)
+    mode = os.lstat(place).st_mode
+    kind = f"it is a {_KINDS.get(stat.S_IFMT(mode), 'special file')}"
+    if stat.S_ISLNK(mode):
+        leads_to = os.path.realpath(place).strip(b"/")
+        if lies_below(leads_to, held):
+            return ""
+        kind = f"it is a link to {printable(os.readlink(place))}, and only the link is backed up"
+        try:
+            mode = os.stat(place).st_mode
+        except OSError:
+            return f"{kind}; what it leads to is not there"
+        if stat.S_ISDIR(mode):
+            return f"{kind}: name {shown}/ for what it leads to"
+        if stat.S_ISREG(mode):
+            return f"{kind}: name /{printable(leads_to)} for what it leads to"
+    if stat.S_ISREG(mode):
+        with open(place, "rb") as file:
+            is_false = not os.fstat(file.fileno()).st_size and bool(file.read(1))
+        kind = "it says that it is empty, and it has content"
+        if not is_false or file_system_type(settled).startswith(b"fuse"):
+            return ""
+    elif stat.S_ISDIR(mode):
+        return ""
+    if stat.S_ISSOCK(mode):
+        return f"{kind}, which cannot be backed up"
+    return (
+        f"{kind}, whose content is not read: strongroom backup --stdin --stdin-name NAME "
+        f"< {shown}, or --source command -- COMMAND for what a command writes"
+    )
 
 
 def missing_path(path: bytes, error: Exception, named: str = "named") -> Problem:

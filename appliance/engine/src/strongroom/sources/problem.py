@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from errno import ENOENT
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+# Of a whole file system, see `scan.mounts.unsized_devices`.
+UNSIZED: Final = (
+    "files there say that they are empty, so their content is not backed up; leave it out with "
+    "--one-file-system or --exclude, or read single files with --stdin"
+)
 
 
 class Problem(NamedTuple):

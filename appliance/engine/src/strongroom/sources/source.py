@@ -26,12 +26,14 @@ class SourceRequest:
     """The user's request to a source.
 
     arguments: paths for `files`, the command's words for `command`. stream_name: name of the
-    file that a single stream becomes. options: for plugins, as given by the user.
+    file that a single stream becomes. options: for plugins, as given by the user. listed: those of
+    the arguments that come from a list.
     """
 
     arguments: tuple[bytes, ...] = ()
     stream_name: bytes = DEFAULT_STREAM_NAME
     options: Mapping[str, str] = field(default_factory=dict)
+    listed: frozenset[bytes] = frozenset()
 
 
 class Stream(Protocol):

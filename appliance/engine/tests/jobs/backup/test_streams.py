@@ -29,9 +29,13 @@ def test_standard_input_becomes_a_file(user: User) -> None:
     assert content(user, "db.sql") == data[:-1]
 
 
-def test_empty_input_is_an_empty_file(user: User) -> None:
-    user.backup("--stdin", data=b"")
+def test_empty_input_is_an_empty_file_and_not_in_silence(user: User) -> None:
+    assert set(user.backup("--stdin", data=b"", code=3).problems) == {"/stdin"}
     assert content(user, "stdin") == b""
+    user.backup("--stdin", "--allow-empty", data=b"")
+    words = ("--source", "command", "--stdin-name", "db.sql", "--", "true")
+    assert set(user.backup(*words, code=3).problems) == {"/db.sql"}
+    user.backup("--allow-empty", *words)
 
 
 def test_input_and_paths_exclude_each_other(user: User) -> None:

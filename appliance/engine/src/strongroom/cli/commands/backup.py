@@ -44,7 +44,8 @@ examples:
 lists them without -n, too.
 
 Exit code 3: the snapshot was made, but some files could not be read, or changed while being read,
-or one of several paths is not there (17 with --missing-is-error). Exit code 4: nothing that was
+or one of several paths is not there (17 with --missing-is-error) or is a link, pipe or device of
+which only the name is stored, or what is read from a stream is empty. Exit code 4: nothing that was
 named is there; no snapshot.
 """
 
@@ -76,6 +77,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--stdin", action="store_true", help="store standard input")
     what.add_argument(
         "--stdin-name", default="stdin", metavar="NAME", help="name of the file a stream becomes"
+    )
+    what.add_argument(
+        "--allow-empty",
+        action="store_true",
+        help="no warning where standard input or a command's output is empty",
     )
     what.add_argument(
         "--source-option", action="append", default=[], metavar="KEY=VALUE", help="for plugins"
@@ -155,7 +161,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.fileset_config is None:
         source = _source(arguments)
         if isinstance(source, FilesSource):
-            options = replace(options, known_problems=source.problems)
+            doubts = source.doubts()
+            options = replace(options, known_problems=source.problems, doubts=doubts)
     else:
         source, options = _of_fileset(arguments, options, terminal)
     store = begin_store(arguments, options.tuning.shard_count())
@@ -215,6 +222,7 @@ def _source(arguments: argparse.Namespace) -> Source:
         (*(os.fsencode(path) for path in arguments.path), *listed),
         os.fsencode(arguments.stdin_name),
         options,
+        frozenset(listed),
     )
     return open_source("stdin" if arguments.stdin else arguments.source, request)
 
@@ -291,6 +299,7 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         tags=tuple(sorted({tag for text in arguments.tag for tag in text.split(",") if tag})),
         parent=arguments.parent,
         dry_run=arguments.dry_run,
+        allows_empty=arguments.allow_empty,
         tells_entries=bool(settings.verbose) and (arguments.dry_run or settings.verbose > 1),
         # Programs that read JSON have the totals of the parent; nobody watches a quiet backup.
         counts_ahead=not settings.as_json and not settings.quiet,

@@ -243,7 +243,7 @@ class _Backup:
                 progress,
                 shards.tally,
                 shards.pace,
-                options.known_problems,
+                options.known_problems + options.doubts,
                 options.share_below,
                 shards.count,
                 tell,

@@ -51,6 +51,7 @@ from strongroom.jobs.workers.messages import Failed, error_of
 from strongroom.rows.entry_counts import count_files, hole_bytes
 from strongroom.rows.rows import decode_rows, encode_rows
 from strongroom.scan.share_folders import SHARED, SharePlaces
+from strongroom.sources.problem import UNSIZED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,6 +156,7 @@ class Coordinator:
         self._tell_entry = tell
         self._order = Ordering()
         self.counts = BackupCounts(problems=list(known_problems))
+        self._said_once: set[Problem] = set()
         self._streams = StreamRows()
         self._order.add_streams()
         self._places = SharePlaces(share_below)
@@ -466,6 +468,9 @@ class Coordinator:
                     self._listing.add(piece)
 
     def _report(self, problems: list[Problem]) -> None:
+        # Each shard may find what concerns a whole file system.
+        problems = [one for one in problems if one.text != UNSIZED or one not in self._said_once]
+        self._said_once.update(one for one in problems if one.text == UNSIZED)
         self.counts.problems += problems
         if problems:
             self._progress.add(errors=len(problems))

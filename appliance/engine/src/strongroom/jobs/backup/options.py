@@ -103,10 +103,12 @@ class BackupOptions:
     (see `fileset.with_fileset`) `treatments` are the ways in which its entries are stored, the
     first the job's own, () when all are stored as `tuning` says. `treatment_digest`: identifies
     which entries have which attributes and signatures, "" where all have the same. known_problems:
-    named paths that are not there. share_below: public files below these folders are offered to
-    share (of `scan.share_folders`). tells_entries: report what becomes of each entry.
-    counts_ahead: without a parent count what there is, for the progress. pack_size_bytes: a pack is
-    finished at this size; None: as the format has it, only tests say another.
+    named paths that are not there; doubts: those that are there, but are hardly what was meant.
+    allows_empty: a stream without content is no problem. share_below: public files below these
+    folders are offered to share (of `scan.share_folders`). tells_entries: report what becomes of
+    each entry. counts_ahead: without a parent count what there is, for the progress.
+    pack_size_bytes: a pack is finished at this size; None: as the format has it, only tests say
+    another.
     """
 
     host: str
@@ -120,6 +122,8 @@ class BackupOptions:
     treatments: tuple[Treatment, ...] = ()
     treatment_digest: str = ""
     known_problems: tuple[Problem, ...] = ()
+    doubts: tuple[Problem, ...] = ()
+    allows_empty: bool = False
     share_below: tuple[str, ...] = ()
     tuning: Tuning = field(default_factory=Tuning)
     cache_folder: bytes | None = None

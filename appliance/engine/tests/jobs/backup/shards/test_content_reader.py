@@ -71,6 +71,8 @@ def read(data, step):
         (treatment,),
         (AUTO,),
         memoryview(bytearray(64)).cast("Q"),
+        {},
+        allows_empty=True,
     )
     stream = ByteStream(data, step)
     columns = array("q", [0] * COLUMN_COUNT)

@@ -28,10 +28,11 @@ from strongroom.jobs.backup.shards.byte_sources import (
 from strongroom.jobs.backup.shards.lot_cutter import LotCutter
 from strongroom.jobs.backup.shards.tally import BYTES, FILES
 from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES, BlockAssembler
-from strongroom.rows.rows import COLUMN_COUNT, CTIME_NS, INODE, MODE, MTIME_NS, SIZE
+from strongroom.rows.rows import COLUMN_COUNT, CTIME_NS, DEVICE, INODE, MODE, MTIME_NS, SIZE
 from strongroom.scan.attributes import read_flags
 from strongroom.scan.directory import fitting_columns
 from strongroom.scan.share_folders import is_public
+from strongroom.sources.problem import UNSIZED, Problem
 from strongroom.sources.regular_files import (
     FileOpener,
     data_extents,
@@ -40,6 +41,8 @@ from strongroom.sources.regular_files import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from strongroom.content.codecs import Compression
     from strongroom.content.digests import Signature
     from strongroom.jobs.backup.options import Treatment, Tuning
@@ -51,6 +54,8 @@ if TYPE_CHECKING:
 ATTEMPTS: Final = 3
 # Files opened ahead: enough to keep a disk busy, few enough descriptors.
 OPENED_AHEAD: Final = 32
+_TO_THE_END: Final = 1 << 62
+_EMPTY: Final = "it has no content; --allow-empty backs it up all the same without a warning"
 _CHANGED: Final = "it changed while it was read; what was read is kept"
 
 
@@ -77,11 +82,16 @@ class ContentReader:
         treatments: tuple[Treatment, ...],
         compressions: tuple[Compression, ...],
         tally: memoryview,
+        unsized: Mapping[int, bytes | None],
+        *,
+        allows_empty: bool,
     ) -> None:
         """`treatments`: by the numbers in works; `compressions`: by the assembler's numbers.
 
-        `tally`: this shard's part of a ShardTally.
+        `tally`: this shard's part of a ShardTally. `unsized`, `allows_empty`: as of ScanRules.
         """
+        self._unsized = unsized
+        self._allows_empty = allows_empty
         self._assembler = assembler
         self._signs = [treatment.signs for treatment in treatments]
         self._compressions = [compressions.index(one.compression) for one in treatments]
@@ -112,6 +122,9 @@ class ContentReader:
                     work.deferred.append(row)
                     continue
             work.changed_files += 1
+            if not size and self._unsized and self._is_unsized(work, row):
+                rows.append(row)
+                continue
             if not size:
                 signature = self._new_signature(work, row)
                 if signature is not None:
@@ -119,6 +132,16 @@ class ContentReader:
                 continue
             rows.append(row)
         return rows
+
+    def _is_unsized(self, work: DirectoryWork, row: int) -> bool:
+        """Whether a file is to be read to its end, whatever its size."""
+        device = work.column(row, DEVICE)
+        place = self._unsized.get(device, b"")
+        if place:
+            known = Problem(place, 0, UNSIZED)
+            if known not in work.problems:
+                work.problems.append(known)
+        return place is None
 
     def read_rows(
         self, work: DirectoryWork, rows: list[int], byte_range: tuple[int, int] | None
@@ -156,12 +179,18 @@ class ContentReader:
         """Read the first of some open files, and close it. Raises StoreError."""
         row, fd = opened.popleft()
         try:
-            if byte_range is None and work.flat[row * COLUMN_COUNT + SIZE] <= WHOLE_FILE_BYTES:
+            size = work.flat[row * COLUMN_COUNT + SIZE]
+            if not size:
+                required_regular(os.fstat(fd))
+                self._read_to_end(work, row, SegmentReader(fd, [(0, _TO_THE_END)]))
+            elif byte_range is None and size <= WHOLE_FILE_BYTES:
                 fetched = self._fetch_open(work, row, fd) or self._fetch_again(work, row, fd)
                 if fetched is not None:
                     self.take(work, row, fetched)
-                    return
-            self._read_large(work, row, fd, byte_range)
+                else:
+                    self._read_large(work, row, fd, byte_range)
+            else:
+                self._read_large(work, row, fd, byte_range)
         except OSError as error:
             work.unreadable(row, error)
         finally:
@@ -301,14 +330,21 @@ class ContentReader:
 
     def read_stream(self, work: DirectoryWork, row: int, stream: Stream) -> None:
         """Read `stream` to its end as the content of `row`. Raises SourceError, StoreError."""
-        signature = self._new_signature(work, row)
-        read_bytes = self._chunk(work, row, StreamReader(stream), signature, offered=False)
+        work.changed_files += 1
+        read_bytes = self._read_to_end(work, row, StreamReader(stream))
         stream.finish()
+        if not read_bytes and not self._allows_empty:
+            work.problems.append(Problem(work.names[row], 0, _EMPTY))
+
+    def _read_to_end(self, work: DirectoryWork, row: int, source: ByteSource) -> int:
+        """The content of a row is all that a source has; how many bytes. See `_chunk`."""
+        signature = self._new_signature(work, row)
+        read_bytes = self._chunk(work, row, source, signature, offered=False)
         if signature is not None:
             work.sign(row, signature.digest())
-        work.changed_files += 1
         self._count_file(work)
         work.resize(row, read_bytes)
+        return read_bytes
 
     def _chunk(
         self,

@@ -45,7 +45,7 @@ from strongroom.scan.directory import (
 from strongroom.scan.unchanged import merge_unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from strongroom.filesets.exclusions import Selection
     from strongroom.filesets.rules import FileSetSelection
@@ -73,7 +73,8 @@ class ScanRules:
 
     devices: the file systems to enter; None: all. recent_limit_ns: a row changed at or after this
     time never counts as unchanged. treatments: the table that the selection's judgements index; ():
-    there is one, the job's. tells_entries: send what becomes of each entry.
+    there is one, the job's. tells_entries: send what becomes of each entry. allows_empty: a stream
+    may have no content. unsized: see `scan.mounts.unsized_devices`.
     """
 
     selection: Selection | FileSetSelection | None
@@ -81,6 +82,8 @@ class ScanRules:
     recent_limit_ns: int
     treatments: tuple[Treatment, ...] = ()
     tells_entries: bool = False
+    allows_empty: bool = False
+    unsized: Mapping[int, bytes | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ from strongroom.jobs.workers.fork import await_workers, fork_worker, stop_worker
 from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings, OpenPack
 from strongroom.jobs.writing.stages import StageTimes
 from strongroom.repo.packs import KIND_DATA, PACK_SIZE_BYTES
-from strongroom.scan.mounts import mounts_of
+from strongroom.scan.mounts import mounts_of, unsized_devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,13 @@ class ShardGroup:
         else:
             selection = FileSetSelection(wanted, tells_treatments=bool(options.treatments))
         self._rules = ScanRules(
-            selection, devices, recent_limit_ns, options.treatments, options.tells_entries
+            selection,
+            devices,
+            recent_limit_ns,
+            options.treatments,
+            options.tells_entries,
+            options.allows_empty,
+            unsized_devices(),
         )
         self._paths = paths
         self._counts_ahead = counts_ahead

@@ -93,7 +93,14 @@ class Shard:
         self._pages = PageEncoder(keys.own)
         self._assembler = BlockAssembler(keys, lane, self._claim, self._claim_answer)
         self._reader = ContentReader(
-            self._assembler, tuning, keys, rules.treatments, lane.compressions, tally
+            self._assembler,
+            tuning,
+            keys,
+            rules.treatments,
+            lane.compressions,
+            tally,
+            rules.unsized,
+            allows_empty=rules.allows_empty,
         )
         self._scan = DirectoryScan(
             rules, tuning, self._reader, self._post, self._parent_rows, self._deliver
