@@ -311,6 +311,13 @@ class CatalogUnavailableError(CatalogError):
     error_id = "catalog-unavailable"
 
 
+class CatalogDamagedError(CatalogUnavailableError):
+    """The director's database is damaged: it has to be repaired before anything can use it."""
+
+    exit_code = 67
+    error_id = "catalog-damaged"
+
+
 class NoticeError(StrongroomError):
     """A notice could not be sent."""
 

@@ -40,6 +40,7 @@ ALERTS_OF_EVENTS = {
     "false-snapshot": None,
     "snapshot-missing": None,
     "catalog-unavailable": None,
+    "catalog-damaged": None,
     "clock-jump": {"StrongroomClockJumped"},
     "configuration-refused": None,
     "notices-undelivered": None,

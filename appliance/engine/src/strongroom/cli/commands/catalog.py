@@ -1,14 +1,24 @@
-"""`strongroom catalog`: export, import or rebuild the director's catalog."""
+"""`strongroom catalog`: export, import, rebuild or recover the director's catalog."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import pwd
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from strongroom.errors import EXIT_DONE, OperatingSystemError, StrongroomError, UsageError
+import msgspec
+
+from strongroom.clock import local_text
+from strongroom.errors import (
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    OperatingSystemError,
+    StrongroomError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,9 +33,14 @@ examples:
   strongroom catalog import /root/catalog.jsonl     into an empty catalog, SQLite or PostgreSQL
   strongroom catalog rebuild                        from every repository the director reaches
   strongroom catalog rebuild --storage main
+  strongroom catalog recover                        when its file is damaged or lost
 
 Export and rebuild may run while the director runs. A rebuild adds snapshots that are missing in the
 catalog and marks those that no longer exist. Stop the director for an import.
+
+Recover takes all rows of the damaged file if they can be read, else the newest copy of the catalog
+in a repository, completed from the repositories. The damaged file stays beside the new one. Nothing
+changes where the catalog is sound. A running director notices it and starts again.
 """
 
 
@@ -44,7 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rebuilding = actions.add_parser("rebuild", help="add the snapshots of repositories")
     rebuilding.add_argument("--storage", metavar="NAME", help="only of this Storage resource")
     rebuilding.set_defaults(act=_rebuild)
-    for action in (exporting, importing, rebuilding):
+    recovering = actions.add_parser("recover", help="make a damaged or lost catalog anew")
+    recovering.set_defaults(act=_recover)
+    for action in (exporting, importing, rebuilding, recovering):
         # Accepted after the action as well; a value given before it stays unless overridden.
         action.add_argument("--config", metavar="FOLDER", default=argparse.SUPPRESS,
                             help="the director's tree or file")  # fmt: skip
@@ -125,6 +142,54 @@ def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
             "is in the others is in the catalog. Repair these, then rebuild again"
         )
     return EXIT_DONE
+
+
+def _recover(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.daemons.director.configuration import load_configuration
+    from strongroom.daemons.director.own_jobs.catalog_recovery import recover_catalog
+
+    loaded = load_configuration(arguments.config)
+    _become_owner_of(loaded.settings.director.working_folder)
+    done = recover_catalog(arguments.config, loaded)
+    terminal.emit({"type": "catalog-recovery", **msgspec.structs.asdict(done)})
+    if done.source == "sound":
+        terminal.line("the catalog is sound; nothing was changed")
+        return EXIT_DONE
+    if done.source == "file":
+        terminal.line(f"recovered all {done.rows:,} rows of the damaged file")
+    elif done.source == "copy":
+        made = local_text(done.snapshot_ns)
+        terminal.line(
+            f"put back the copy of {made} (snapshot {done.snapshot[:8]}, {done.rows:,} rows); "
+            "runs, logs and tokens made after it are lost"
+        )
+    else:
+        terminal.line("no copy of the catalog was found: it is made anew from the repositories")
+    for name, count in done.entered.items():
+        terminal.line(f"{name}: {count:,} snapshots entered")
+    for name, error in done.failed.items():
+        terminal.warn(
+            f"{name}: could not be read: {error}. Then: strongroom catalog rebuild --storage {name}"
+        )
+    if done.aside:
+        terminal.line(f"the damaged file is {done.aside}; remove it when all is well")
+    return EXIT_INCOMPLETE if done.failed else EXIT_DONE
+
+
+def _become_owner_of(folder: str) -> None:
+    """Drop the rights of root: what it made could not be written by the director's user."""
+    try:
+        owner = os.stat(folder)
+        if os.geteuid() or not owner.st_uid:
+            return
+        name = pwd.getpwuid(owner.st_uid).pw_name
+        os.initgroups(name, owner.st_gid)
+        os.setgid(owner.st_gid)
+        os.setuid(owner.st_uid)
+    except FileNotFoundError:
+        return
+    except (OSError, KeyError) as error:
+        raise OperatingSystemError(f"cannot act as the owner of {folder}: {error}") from error
 
 
 @contextmanager

@@ -29,6 +29,7 @@ EVENTS: Final[dict[str, Severity]] = {
     "false-snapshot": "error",
     "snapshot-missing": "error",
     "catalog-unavailable": "error",
+    "catalog-damaged": "error",
     "clock-jump": "warning",
     "configuration-refused": "error",
     "notices-undelivered": "error",

@@ -28,6 +28,7 @@ from strongroom.daemons.director.catalog.retry import RETRY_SECONDS
 from strongroom.daemons.director.configuration import load_configuration
 from strongroom.daemons.director.director import Director
 from strongroom.daemons.director.key_files import appliance_keys, authority_passphrase
+from strongroom.daemons.director.notices.catalog_trouble import tell_at_start
 from strongroom.daemons.director.own_certificate import OwnCertificate
 from strongroom.daemons.director.results.access import Actor
 from strongroom.daemons.director.web.application import web_pages
@@ -105,7 +106,12 @@ class DirectorDaemon:
     ) -> None:
         """Serve until `stopping` is set; sets `ready` when it serves. Raises StrongroomError."""
         loaded, self._loaded = self._loaded, None
-        self._director = await Director.open(self._path, self._identity, loaded=loaded)
+        assert loaded is not None
+        try:
+            self._director = await Director.open(self._path, self._identity, loaded=loaded)
+        except CatalogUnavailableError as error:
+            await tell_at_start(loaded.settings, error)
+            raise
         if self._authority is not None:
             self._authority.sure_ns = self._director.scheduler.guard.sure_ns
         revocations = self._identity.trust.revocations
@@ -164,6 +170,9 @@ class DirectorDaemon:
                     self._looking.clear()
                     look = asyncio.create_task(self._looking.wait())
                 await self._follow_identity()
+                # `catalog recover` has put another one in its place: the service manager starts
+                # the director anew.
+                self._director.context.catalog.require_same_file()
             if ended.done():
                 ended.result()
             _log.info("director %s is stopping", self.settings.name)

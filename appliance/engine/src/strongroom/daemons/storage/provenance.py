@@ -18,24 +18,31 @@ its name, "" for the appliance, for ever; an object whose entry was lost has non
 
 A client's *charge* is what shared packs hold in its place: it counts as if the client held it.
 
+A damaged database is noticed when it is read and when the daemon starts, which then makes another
+of what can be read and leaves the damaged one beside it; `reconcile` adds what is missing.
+
 One connection, one lock. Entries are in the kernel's buffers when `record` returns and on stable
 storage after `sync`, as objects are.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from strongroom import clock
 from strongroom.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from strongroom.stores.store import Kind, ObjectInfo
+
+_log = logging.getLogger(__name__)
 
 DOUBTED: Final = 0
 VOUCHED: Final = 1
@@ -52,6 +59,11 @@ create index standing_of on objects (kind, standing);
 create table clients (client blob primary key, name text not null default '',
     charge integer not null default 0) without rowid;
 """
+# Table -> its key, and places for its columns.
+_COLUMNS: Final = {
+    "objects": (("kind", "name"), "?, ?, ?, ?, ?, ?, ?"),
+    "clients": (("client",), "?, ?, ?"),
+}
 # The client of objects that have none, and of those that do not say it.
 NO_CLIENT: Final = b""
 
@@ -80,9 +92,9 @@ class Provenance:
         self._lock = threading.Lock()
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            self._database = sqlite3.connect(
-                os.fsdecode(self._path), check_same_thread=False, isolation_level=None, timeout=30.0
-            )
+            self._database = self._connect(self._path)
+            if damage := _damage(self._database):
+                self._make_anew(damage)
             self._prepare()
         except (OSError, sqlite3.Error) as error:
             raise StoreError(
@@ -293,6 +305,37 @@ class Provenance:
             database.executemany("delete from objects where kind = ? and name = ?", gone)
             return len(new), len(gone)
 
+    @staticmethod
+    def _connect(path: bytes) -> sqlite3.Connection:
+        return sqlite3.connect(
+            os.fsdecode(path), check_same_thread=False, isolation_level=None, timeout=30.0
+        )
+
+    def _make_anew(self, damage: str) -> None:
+        """Put a new database in the place of the damaged one, with all rows that can be read."""
+        self._database.close()
+        stamp = clock.utc_text(clock.now_ns())[:19].replace(":", "")
+        aside = self._path + f".damaged-{stamp}".encode()
+        for end in (b"-wal", b"-shm", b""):
+            with suppress(FileNotFoundError):
+                os.rename(self._path + end, aside + end)
+        self._database = self._connect(self._path)
+        self._prepare()
+        old = self._connect(aside)
+        try:
+            counts = [_save_rows(old, self._database, table) for table in _COLUMNS]
+        finally:
+            old.close()
+        _log.error(
+            "the provenance database %s is damaged: %s. It was made anew with the %d entries that "
+            "could be read; other objects have no owner and are not verified until the appliance "
+            "has verified them. The damaged one is %s",
+            os.fsdecode(self._path),
+            damage,
+            sum(counts),
+            os.fsdecode(aside),
+        )
+
     def _prepare(self) -> None:
         database = self._database
         database.execute("pragma journal_mode = wal")
@@ -331,7 +374,42 @@ class Provenance:
                 raise self._failure(error) from error
 
     def _failure(self, error: sqlite3.Error) -> StoreError:
+        if _is_damage(error):
+            return StoreError(
+                f"the provenance database {os.fsdecode(self._path)} is damaged: {error}; restart "
+                "the storage daemon, which makes it anew; look at its disk"
+            )
         return StoreError(
             f"the provenance database {os.fsdecode(self._path)} failed: {error}; free space "
             "there or fix the cause, then run the same command again"
         )
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    # SQLITE_CORRUPT, SQLITE_NOTADB.
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in (11, 26)
+
+
+def _damage(database: sqlite3.Connection) -> str:
+    """What is wrong with a database, "" for nothing. Raises sqlite3.Error."""
+    try:
+        found = database.execute("pragma quick_check(1)").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        if not _is_damage(error):
+            raise
+        return str(error)
+    return "" if found == "ok" else " ".join(str(found).split())
+
+
+def _save_rows(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
+    """Copy what can be read of a table, from both ends; returns how many rows."""
+    key, places = _COLUMNS[table]
+    before = new.total_changes
+    for order in ("asc", "desc"):
+        columns = ", ".join(f"{column} {order}" for column in key)
+        new.execute("begin immediate")
+        with suppress(sqlite3.DatabaseError):
+            for row in old.execute(f"select * from {table} order by {columns}"):  # noqa: S608
+                new.execute(f"insert or ignore into {table} values ({places})", row)  # noqa: S608
+        new.execute("commit")
+    return new.total_changes - before

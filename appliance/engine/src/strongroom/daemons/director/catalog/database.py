@@ -9,6 +9,10 @@ catalog of Bareos or Bacula, or whose encoding is not UTF8: before anything is w
 unavailable database (down, locked or full) raises CatalogUnavailableError, other errors
 CatalogError. Broken connections are recreated on next use.
 
+A damaged file raises CatalogDamagedError, a kind of unavailability, from then on and at once: what
+is written to it would be lost or add to the damage. `check` looks for damage, also in pages that
+nobody reads.
+
 Safe for threads.
 """
 
@@ -31,7 +35,12 @@ from sqlalchemy.exc import (
 from strongroom.daemons.director.catalog.storable_data import left_out, shallow
 from strongroom.daemons.director.catalog.tables import REVISION, RUNS
 from strongroom.daemons.preflight import sqlite_value
-from strongroom.errors import CatalogError, CatalogUnavailableError, UsageError
+from strongroom.errors import (
+    CatalogDamagedError,
+    CatalogError,
+    CatalogUnavailableError,
+    UsageError,
+)
 from strongroom.parts import missing_library
 
 if TYPE_CHECKING:
@@ -61,6 +70,13 @@ _POSTGRESQL: Final = {
     # Of a server that converts nothing (SQL_ASCII) the driver would return bytes.
     "client_encoding": "utf8",
 }
+# SQLITE_CORRUPT and SQLITE_NOTADB; data_corrupted and index_corrupted.
+_SQLITE_DAMAGE: Final = (11, 26)
+_POSTGRESQL_DAMAGE: Final = ("XX001", "XX002")
+_WAY_BACK: Final = {
+    "sqlite": "`strongroom catalog recover` brings it back",
+    "postgresql": "put back the database from its own backup",
+}
 
 
 class Catalog:
@@ -69,6 +85,8 @@ class Catalog:
     def __init__(self, engine: Engine) -> None:
         """Use `open_catalog`."""
         self._engine = engine
+        self._damage = ""
+        self._file = _file_of(engine.url)
 
     @property
     def kind(self) -> str:
@@ -83,22 +101,69 @@ class Catalog:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A read-only transaction with a consistent state."""
-        with _told(self.place), self._engine.connect() as connection, connection.begin():
+        with self._told(), self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction; committed durably at the end, rolled back on an error."""
         with (
-            _told(self.place),
+            self._told(),
             self._engine.connect().execution_options(strongroom_writes=True) as connection,
             connection.begin(),
         ):
+            # What was written to the file before would be lost.
+            self.require_same_file()
             yield connection
+
+    def check(self) -> None:
+        """Look for damage; a second for each gigabyte. Raises CatalogDamagedError."""
+        if self.kind == "sqlite":
+            with self.reading() as connection:
+                found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+            if found != "ok":
+                raise self._damaged(str(found))
+
+    def require_same_file(self) -> None:
+        """Raises CatalogUnavailableError where another file took the place of the open one."""
+        if self._file != _file_of(self._engine.url):
+            raise CatalogUnavailableError(
+                f"the file of the catalog {self.place} was replaced while it was open; what uses "
+                "it has to start again"
+            )
 
     def close(self) -> None:
         """Close its connections."""
         self._engine.dispose()
+
+    def _damaged(self, what: str) -> CatalogDamagedError:
+        way_back = _WAY_BACK[self.kind]
+        self._damage = f"the catalog {self.place} is damaged: {' '.join(what.split())}; {way_back}"
+        return CatalogDamagedError(self._damage)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        if self._damage and self.kind == "sqlite":
+            raise CatalogDamagedError(self._damage)
+        try:
+            yield
+        except DBAPIError as error:
+            why = str(getattr(error, "orig", error)).strip().replace("\n", " ")
+            if _is_damage(error.orig):
+                raise self._damaged(why) from error
+            if isinstance(error, OperationalError | InterfaceError):
+                raise self._unavailable(why) from error
+            raise CatalogError(f"the catalog {self.place} failed: {error.orig}") from error
+        except TimeoutError as error:
+            raise self._unavailable(str(error)) from error
+        except SQLAlchemyError as error:
+            raise CatalogError(f"the catalog {self.place} failed: {error}") from error
+
+    def _unavailable(self, why: str) -> CatalogUnavailableError:
+        return CatalogUnavailableError(
+            f"the catalog {self.place} is unavailable: {why}; check that the database runs and its "
+            "disk has space"
+        )
 
 
 def open_catalog(url: str | URL) -> Catalog:
@@ -107,13 +172,20 @@ def open_catalog(url: str | URL) -> Catalog:
     Raises CatalogError.
     """
     url = make_url(url)
-    catalog = Catalog(_engine(url))
+    engine = _engine(url)
+    catalog = Catalog(engine)
     try:
+        catalog.check()
         _migrate(catalog)
     except BaseException:
         catalog.close()
         raise
     return catalog
+
+
+def open_damaged(url: URL) -> Catalog:
+    """The catalog as it is, not looked at: for reading what can still be read."""
+    return Catalog(_engine(url))
 
 
 def catalog_url(settings: CatalogSettings | None, working_folder: str) -> URL:
@@ -289,17 +361,19 @@ def _judge(present: str, place: str) -> None:
         )
 
 
-@contextmanager
-def _told(place: str) -> Iterator[None]:
+def _is_damage(error: BaseException | None) -> bool:
+    if getattr(error, "sqlstate", None) in _POSTGRESQL_DAMAGE:
+        return True
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF in _SQLITE_DAMAGE or str(error).startswith("Could not decode to UTF-8")
+
+
+def _file_of(url: URL) -> tuple[int, int] | None:
+    """Which file SQLite's is now; None where there is none."""
+    if url.get_backend_name() != "sqlite":
+        return None
     try:
-        yield
-    except (OperationalError, InterfaceError, TimeoutError) as error:
-        why = str(getattr(error, "orig", error)).strip().replace("\n", " ")
-        raise CatalogUnavailableError(
-            f"the catalog {place} is unavailable: {why}; check that the database runs and its "
-            "disk has space"
-        ) from error
-    except DBAPIError as error:
-        raise CatalogError(f"the catalog {place} failed: {error.orig}") from error
-    except SQLAlchemyError as error:
-        raise CatalogError(f"the catalog {place} failed: {error}") from error
+        found = os.stat(url.database or "")
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

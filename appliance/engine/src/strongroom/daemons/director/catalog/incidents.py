@@ -33,7 +33,7 @@ from strongroom.daemons.director.catalog.tables import INCIDENTS
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from sqlalchemy import Connection
 
@@ -85,7 +85,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     since_ns: int = 0
     opened_ns: int = 0
     ended_ns: int = 0
-    told: Mapping[str, Delivered] = {}
+    told: dict[str, Delivered] = {}
 
     @property
     def is_error(self) -> bool:
@@ -247,7 +247,7 @@ def _new(condition: Condition, now_ns: int) -> Incident:
 
 
 def _add(connection: Connection, incident: Incident) -> Incident:
-    row = {**msgspec.structs.asdict(incident), "told": dict(incident.told)}
+    row = {**msgspec.structs.asdict(incident), "told": incident.told}
     connection.execute(insert(INCIDENTS), [row])
     return incident
 

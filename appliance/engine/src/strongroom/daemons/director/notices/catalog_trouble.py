@@ -1,89 +1,179 @@
-"""The catalog is away: this cannot wait in it, so it is sent from memory."""
+"""The catalog is not available or damaged: no notice can wait in it, so each is sent past it.
+
+What was sent is in a file of the working directory, so that a director that starts again and again
+sends one notice, and says that it is over once the catalog is back.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.incidents import (
     Condition,
     Delivered,
+    Incident,
     add_ended,
     new_incident,
 )
 from strongroom.daemons.director.catalog.outbox import QueuedNotices
 from strongroom.daemons.director.notices.announcements import Announcements
 from strongroom.daemons.director.notices.letters import notice_letter
+from strongroom.daemons.director.notices.senders import send_notice
 from strongroom.daemons.director.runs.targets import place_of
-from strongroom.errors import NoticeError
+from strongroom.errors import CatalogDamagedError, NoticeError
 
 if TYPE_CHECKING:
-    from strongroom.daemons.director.catalog.incidents import Incident
-    from strongroom.daemons.director.context import DirectorContext
-    from strongroom.daemons.director.notices.delivery import Delivery
+    from collections.abc import Awaitable, Callable
 
-# A restart of a database takes seconds, and is nobody's business.
+    from strongroom.config.settings.configuration import DirectorConfiguration
+    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.daemons.director.notices.letters import Letter
+    from strongroom.daemons.director.runs.targets import NoticeTarget
+    from strongroom.errors import CatalogUnavailableError
+
+    Send = Callable[[NoticeTarget, Letter], Awaitable[None]]
+
+# A restart of a database takes seconds, and concerns nobody.
 PATIENCE_SECONDS: Final = 60.0
+FILE: Final = "catalog-trouble.json"
+_START_SECONDS: Final = 45.0
 
 _log = logging.getLogger(__name__)
+
+
+class _Kept(msgspec.Struct):
+    since_ns: int = 0
+    incident: Incident | None = None
+    told: dict[str, Delivered] = {}
 
 
 class CatalogTrouble:
     """One incident at a time; belongs to the event loop."""
 
-    def __init__(self, context: DirectorContext) -> None:
-        self._context = context
-        self._since: float | None = None
-        self._since_ns = 0
-        self._incident: Incident | None = None
-        self._told: dict[str, Delivered] = {}
+    def __init__(self, working_folder: str) -> None:
+        self._file = os.path.join(working_folder, FILE)
+        self._kept = _load(self._file)
 
-    async def persists(self, delivery: Delivery, error: str) -> None:
-        """The catalog is unavailable: tell every destination once."""
-        now = clock.elapsed_seconds()
-        if self._since is None:
-            self._since, self._since_ns = now, clock.now_ns()
-        if now - self._since < PATIENCE_SECONDS:
-            return
-        if self._incident is None:
-            self._incident = new_incident(
-                Condition(
-                    event="catalog-unavailable",
-                    topic="catalog",
-                    title="the director's catalog is not available; no job can start",
-                    detail=error,
-                    remedy="see whether the database runs and its disk has space",
-                    since_ns=self._since_ns,
-                )
+    async def persists(
+        self, configuration: DirectorConfiguration, send: Send, error: CatalogUnavailableError
+    ) -> None:
+        """The catalog is unavailable: tell every destination once, and once a week."""
+        kept, now_ns = self._kept, clock.now_ns()
+        before = msgspec.json.encode(kept)
+        is_damaged = isinstance(error, CatalogDamagedError)
+        if not 0 < kept.since_ns <= now_ns:
+            kept.since_ns = now_ns
+        is_other = kept.incident is not None and kept.incident.event != _event(is_damaged)
+        if is_other and is_damaged:
+            kept.incident, kept.told = None, {}
+        if is_damaged or now_ns - kept.since_ns >= PATIENCE_SECONDS * SECOND_NS:
+            kept.incident = kept.incident or _incident(is_damaged, str(error), kept.since_ns)
+            await self._tell(configuration, send, kept.incident)
+        if msgspec.json.encode(kept) != before:
+            await asyncio.to_thread(_save, self._file, kept)
+
+    async def is_over(self, context: DirectorContext) -> bool:
+        """The catalog is available; returns whether messages say so. Raises CatalogError."""
+        incident = self._kept.incident
+        if not self._kept.since_ns:
+            return False
+        if incident is not None:
+            ended = msgspec.structs.replace(
+                incident, ended_ns=clock.now_ns(), told=dict(self._kept.told)
             )
-        announcements = Announcements(self._context.configuration)
-        lasting = msgspec.structs.replace(self._incident, told=self._told)
+            messages = Announcements(context.configuration).over(ended, QueuedNotices())
+            await context.in_thread(add_ended, context.catalog, ended, messages)
+        self._kept = _Kept()
+        await asyncio.to_thread(_save, self._file, None)
+        return incident is not None
+
+    async def _tell(
+        self, configuration: DirectorConfiguration, send: Send, incident: Incident
+    ) -> None:
+        told = self._kept.told
+        announcements = Announcements(configuration)
+        lasting = msgspec.structs.replace(incident, told=told)
         due = {one.destination: one for one in announcements.due([lasting], QueuedNotices())}
-        for target in announcements.targets(self._incident):
+        for target in announcements.targets(incident):
             if target.key not in due:
                 continue
             message = due[target.key]
-            letter = notice_letter(message.id, self._context.name, [message.content])
+            letter = notice_letter(message.id, configuration.director.name, [message.content])
             try:
-                await delivery.send_now(target, letter)
+                await send(target, letter)
             except NoticeError as failure:
-                _log.warning("the notice that the catalog is away waits: %s", failure)
+                _log.warning("the notice of an unavailable catalog waits: %s", failure)
             else:
-                self._told[target.key] = Delivered(clock.now_ns(), place_of(target))
+                told[target.key] = Delivered(clock.now_ns(), place_of(target))
 
-    async def is_over(self) -> bool:
-        """The catalog is available; returns whether that is told. Raises CatalogError."""
-        self._since = None
-        if self._incident is None:
-            return False
-        ended = msgspec.structs.replace(
-            self._incident, ended_ns=clock.now_ns(), told=dict(self._told)
+
+async def tell_at_start(
+    configuration: DirectorConfiguration, error: CatalogUnavailableError
+) -> None:
+    """A director cannot start without its catalog: tell people, as a running one does."""
+
+    async def send(target: NoticeTarget, letter: Letter) -> None:
+        await asyncio.to_thread(send_notice, target, letter)
+
+    trouble = CatalogTrouble(configuration.director.working_folder)
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            await trouble.persists(configuration, send, error)
+    except TimeoutError:
+        _log.warning("not every destination could be told of the catalog")
+
+
+def _event(is_damaged: bool) -> str:
+    return "catalog-damaged" if is_damaged else "catalog-unavailable"
+
+
+def _incident(is_damaged: bool, error: str, since_ns: int) -> Incident:
+    if is_damaged:
+        title = "the director's catalog is damaged; no job can start"
+        remedy = "strongroom catalog recover, on the director's machine; look at its disk"
+    else:
+        title = "the director's catalog is not available; no job can start"
+        remedy = "see whether the database runs and its disk has space"
+    return new_incident(
+        Condition(
+            event=_event(is_damaged),
+            topic="catalog",
+            title=title,
+            detail=error,
+            remedy=remedy,
+            since_ns=since_ns,
         )
-        messages = Announcements(self._context.configuration).over(ended, QueuedNotices())
-        await self._context.in_thread(add_ended, self._context.catalog, ended, messages)
-        self._incident = None
-        self._told.clear()
-        return True
+    )
+
+
+def _load(file: str) -> _Kept:
+    try:
+        with open(file, "rb") as opened:
+            return msgspec.json.decode(opened.read(), type=_Kept)
+    except FileNotFoundError:
+        return _Kept()
+    except (OSError, msgspec.MsgspecError) as error:
+        _log.warning("%s cannot be read: %s", file, error)
+        return _Kept()
+
+
+def _save(file: str, kept: _Kept | None) -> None:
+    try:
+        if kept is None:
+            os.unlink(file)
+            return
+        with open(file + ".new", "wb") as opened:
+            opened.write(msgspec.json.encode(kept))
+        os.replace(file + ".new", file)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        # Its disk may be full; then a restart tells it again.
+        _log.warning("%s cannot be written: %s", file, error)

@@ -90,7 +90,7 @@ class NoticeOffice:
         self._jobs = JobWatch(context)
         self._storages = StorageWatch(context)
         self._configuration = ConfigurationWatch(context)
-        self._trouble = CatalogTrouble(context)
+        self._trouble = CatalogTrouble(context.working_directory)
         self._expiring: list[Condition] | None = None
         self._expiry_at = 0.0
         self._looking = asyncio.Lock()
@@ -126,9 +126,10 @@ class NoticeOffice:
             try:
                 changed = await self._context.in_thread(self._look, list(self._active()))
             except CatalogUnavailableError as error:
-                await self._trouble.persists(self.delivery, str(error))
+                send = self.delivery.send_now
+                await self._trouble.persists(self._context.configuration, send, error)
                 return
-            if await self._trouble.is_over() or changed:
+            if await self._trouble.is_over(self._context) or changed:
                 self._posted.set()
 
     async def measure(self) -> None:
@@ -316,16 +317,17 @@ class NoticeOffice:
 
     async def _delivering(self) -> None:
         while True:
-            waits = True
+            waits, pause = True, DELIVER_SECONDS
             try:
                 waits = await self.deliver()
             except (StrongroomError, OSError) as error:
                 _log.warning("notices: %s", error)
+                pause = LOOK_SECONDS
             except Exception:  # noqa: BLE001 - without it nobody would be told of anything
                 _log.exception("notices have a fault, and go on")
             self._posted.clear()
             if waits:
-                await asyncio.sleep(DELIVER_SECONDS)
+                await asyncio.sleep(pause)
                 continue
             try:
                 await asyncio.wait_for(self._posted.wait(), LOOK_SECONDS)

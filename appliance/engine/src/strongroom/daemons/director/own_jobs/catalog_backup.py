@@ -20,7 +20,11 @@ CATALOG_FILE: Final = "catalog.jsonl"
 
 
 def write_catalog(context: DirectorContext, folder: str) -> int:
-    """Write all rows to a file in a folder; how many there are. Blocks."""
+    """Write all rows to a file in a folder; how many there are. Blocks.
+
+    Raises CatalogDamagedError: a copy of a damaged catalog would displace a good one.
+    """
+    context.catalog.check()
     os.makedirs(folder, mode=0o700, exist_ok=True)
     with open(os.path.join(folder, CATALOG_FILE), "wb") as file:
         return write_portable(context.catalog, file)

@@ -1,0 +1,246 @@
+"""The way back from a damaged or lost catalog file, in one step.
+
+Whatever can be had is tried in this order: all rows of the damaged file itself (often only an index
+is damaged), the newest copy in a repository that can be read (`backup catalog`), nothing. Copies,
+and nothing, are completed from the repositories. The new catalog is whole before it takes the place
+of the damaged one, which stays beside it under another name. A director that runs with the damaged
+one notices the change and starts again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import msgspec
+
+from strongroom import clock
+from strongroom.daemons.director.catalog.database import (
+    catalog_url,
+    open_catalog,
+    open_damaged,
+)
+from strongroom.daemons.director.catalog.portable import read_portable, write_portable
+from strongroom.daemons.director.configuration import open_context, repository_places
+from strongroom.daemons.director.own_jobs.catalog_backup import (
+    CATALOG_FILE,
+    CATALOG_JOB,
+    CATALOG_TAG,
+)
+from strongroom.daemons.director.repositories.access import Repositories
+from strongroom.daemons.director.snapshots.reconciliation import reconcile
+from strongroom.errors import (
+    CatalogError,
+    CatalogUnavailableError,
+    ConflictError,
+    OperatingSystemError,
+    StrongroomError,
+    UsageError,
+)
+from strongroom.jobs.looking.file_content import FileContent
+from strongroom.repo.listing.reader import Listing
+from strongroom.repo.snapshots import list_snapshots, read_snapshot
+from strongroom.rows.views import views
+from strongroom.stores.capabilities import KnowsOwners
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import URL
+
+    from strongroom.daemons.director.configuration import LoadedConfiguration
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
+
+_FOLLOWERS: Final = ("-wal", "-shm")
+_PIECE_BYTES: Final = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done. source: sound (nothing was wrong), file, copy or repositories.
+
+    snapshot: of the copy. aside: where the damaged file is now. entered: snapshots by Storage that
+    were added from repositories. failed: storages that could not be read, and why.
+    """
+
+    source: str
+    rows: int = 0
+    snapshot: str = ""
+    snapshot_ns: int = 0
+    aside: str = ""
+    entered: dict[str, int] = {}
+    failed: dict[str, str] = {}
+
+
+def recover_catalog(path: str, loaded: LoadedConfiguration) -> Recovered:
+    """Recover the catalog of the configuration at `path`. Raises UsageError, CatalogError."""
+    settings = loaded.settings
+    url = catalog_url(settings.catalog, settings.director.working_folder)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        raise UsageError(
+            "the catalog is in PostgreSQL: put back the database from its own backup, then run "
+            "`strongroom catalog rebuild`"
+        )
+    if os.path.exists(url.database) and os.path.getsize(url.database) and _is_sound(url):
+        return Recovered(source="sound")
+    made = _fill(url, Repositories(repository_places(settings)), settings.director.name)
+    aside = _put_in_place(url.database)
+    entered: dict[str, int] = {}
+    failed: dict[str, str] = {}
+    if made.source != "file":
+        context = open_context(path, None, loaded)
+        try:
+            for name in context.repositories.names:
+                try:
+                    entered[name] = len(reconcile(context, name, rebuilds=True).entered)
+                except CatalogUnavailableError:
+                    raise
+                except (StrongroomError, OSError) as error:
+                    failed[name] = str(error)
+        finally:
+            context.close()
+    return msgspec.structs.replace(made, aside=aside, entered=entered, failed=failed)
+
+
+def _is_sound(url: URL) -> bool:
+    catalog = open_damaged(url)
+    try:
+        catalog.check()
+        with catalog.reading() as connection:
+            connection.exec_driver_sql("SELECT count(*) FROM alembic_version").all()
+    except CatalogError as error:
+        _log.warning("%s", error)
+        return False
+    else:
+        return True
+    finally:
+        catalog.close()
+
+
+def _new(database: str) -> str:
+    return database + ".recovered"
+
+
+def _fill(url: URL, repositories: Repositories, director: str) -> Recovered:
+    """Make the new catalog beside the old one."""
+    os.makedirs(os.path.dirname(url.database or ""), mode=0o700, exist_ok=True)
+    new_url = url.set(database=_new(url.database or ""))
+
+    def attempt(write: Callable[[BinaryIO], object]) -> int:
+        """Fill a new catalog from what `write` writes. Raises StrongroomError, OSError."""
+        for end in ("", *_FOLLOWERS):
+            with suppress(FileNotFoundError):
+                os.unlink((new_url.database or "") + end)
+        with tempfile.TemporaryFile(dir=os.path.dirname(url.database or "")) as file:
+            write(file)
+            is_empty = not file.tell()
+            file.seek(0)
+            catalog = open_catalog(new_url)
+            try:
+                rows = 0 if is_empty else read_portable(catalog, file)
+                catalog.check()
+            finally:
+                catalog.close()
+            return rows
+
+    if os.path.exists(url.database or ""):
+        try:
+            return Recovered(source="file", rows=attempt(lambda file: _write_damaged(url, file)))
+        except (StrongroomError, OSError, ValueError) as error:
+            _log.warning("not everything in the damaged file can be read: %s", error)
+    for repository, snapshot in _copies(repositories, director):
+        try:
+            rows = attempt(lambda file: _write_copy(repository, snapshot, file))  # noqa: B023
+        except (StrongroomError, OSError, ValueError) as error:
+            _log.warning("the copy in snapshot %s cannot be used: %s", snapshot.id[:8], error)
+            continue
+        return Recovered(
+            source="copy", rows=rows, snapshot=snapshot.id, snapshot_ns=snapshot.start_ns
+        )
+    attempt(lambda _: None)
+    return Recovered(source="repositories")
+
+
+def _write_damaged(url: URL, file: BinaryIO) -> None:
+    catalog = open_damaged(url)
+    try:
+        if not write_portable(catalog, file):
+            raise CatalogError("it holds nothing")
+    finally:
+        catalog.close()
+
+
+def _copies(repositories: Repositories, director: str) -> Iterator[tuple[Repository, Snapshot]]:
+    """The copies of all repositories, the newest first; each is open while it is used."""
+    found: list[tuple[Snapshot, Repository]] = []
+    try:
+        for name in repositories.names:
+            try:
+                repository = repositories.open(name)
+            except (StrongroomError, OSError) as error:
+                _log.warning("storage %s: %s", name, error)
+                continue
+            try:
+                snapshots = list_snapshots(repository.store, repository.key)
+                knowing = repository.store.capability(KnowsOwners)
+                owners = {} if knowing is None else knowing.owners("snapshots")
+            except (StrongroomError, OSError) as error:
+                _log.warning("storage %s: %s", name, error)
+                repository.close()
+                continue
+            mine = [
+                one
+                for one in snapshots
+                if (one.host, one.job) == (director, CATALOG_JOB)
+                and CATALOG_TAG in one.tags
+                # One that an agent stored would bring its own tokens along.
+                and "" in owners.get(one.id, {""})
+            ]
+            found += [(one, repository) for one in mine]
+        for snapshot, repository in sorted(found, key=lambda one: -one[0].start_ns):
+            yield repository, snapshot
+    finally:
+        for repository in {id(one): one for _, one in found}.values():
+            repository.close()
+
+
+def _write_copy(repository: Repository, listed: Snapshot, file: BinaryIO) -> None:
+    snapshot = read_snapshot(repository.store, repository.key, listed.id, pages=True)
+    reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
+    wanted = CATALOG_FILE.encode()
+    for rows in Listing(snapshot.pages, reader).rows():
+        for row in views(rows):
+            if row.name == wanted and row.path.endswith(b"/" + wanted):
+                content = FileContent(row, reader)
+                offsets = range(0, content.size, _PIECE_BYTES)
+                file.writelines(content.read(offset, _PIECE_BYTES) for offset in offsets)
+                return
+    raise ConflictError(f"snapshot {snapshot.id[:8]} holds no {CATALOG_FILE}")
+
+
+def _put_in_place(database: str) -> str:
+    """Put the new catalog in the place of the old one; where that is now, "" without one."""
+    stamp = clock.utc_text(clock.now_ns())[:19].replace(":", "")
+    aside = f"{database}.damaged-{stamp}"
+    is_there = os.path.exists(database)
+    try:
+        for end in _FOLLOWERS:
+            # They belong to the old file; the new one must not find them.
+            with suppress(FileNotFoundError):
+                os.rename(database + end, aside + end)
+        if is_there:
+            os.rename(database, aside)
+        os.rename(_new(database), database)
+        descriptor = os.open(os.path.dirname(database), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise OperatingSystemError(f"the new catalog cannot take its place: {error}") from error
+    return aside if is_there else ""

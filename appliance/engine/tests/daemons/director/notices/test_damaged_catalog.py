@@ -1,0 +1,169 @@
+"""A damaged catalog is told at once and once, is not backed up, and comes back by one command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+from kit.damaged_file import damage_pages
+from kit.director_in_process import client, in_loop, job
+from kit.director_with_repositories import ADMIN, Place
+from kit.virtual_time import ShiftedTime
+from strongroom.daemons.director.configuration import load_configuration
+from strongroom.daemons.director.director import Director
+from strongroom.daemons.director.notices.catalog_trouble import FILE, tell_at_start
+from strongroom.daemons.director.own_jobs.catalog_recovery import recover_catalog
+from strongroom.daemons.director.results.snapshots import SnapshotFilter
+from strongroom.errors import CatalogDamagedError
+
+DAMAGED = "error: the director's catalog is damaged; no job can start"
+
+
+def catalog_file(director):
+    return director.folder / "work" / "catalog.sqlite"
+
+
+def configuration(director) -> str:
+    return str(director.folder / "etc")
+
+
+@in_loop
+async def test_a_catalog_that_is_damaged_meanwhile_is_told_once_until_it_is_recovered(
+    director, told, fail
+):
+    told.configure()
+    await director.open()
+    agent = await director.agent("web1")
+    await fail(agent)
+    await told.look()
+    damage_pages(catalog_file(director), "runs")
+    damage_pages(catalog_file(director), "incidents")
+    for _ in range(3):
+        await told.look_if_it_can()
+    assert told.events().count(("catalog-damaged", "open")) == 1
+    assert told.mailed().count(DAMAGED) == 1
+    await director.close()
+    # It cannot start either, and says so to nobody who knows it already.
+    loaded = load_configuration(configuration(director))
+    for _ in range(2):
+        with pytest.raises(CatalogDamagedError) as damaged:
+            await Director.open(configuration(director), None)
+        await tell_at_start(loaded.settings, damaged.value)
+    assert told.mailed().count(DAMAGED) == 1
+    assert recover_catalog(configuration(director), loaded).source == "repositories"
+    await director.open()
+    for _ in range(2):
+        await told.look()
+    assert told.events()[-1] == ("catalog-damaged", "resolved")
+    assert not (director.folder / "work" / FILE).exists()
+
+
+@in_loop
+async def test_a_director_that_finds_its_catalog_damaged_when_it_starts_tells_it(director, told):
+    told.configure()
+    await director.open()
+    await director.close()
+    damage_pages(catalog_file(director))
+    loaded = load_configuration(configuration(director))
+    with pytest.raises(CatalogDamagedError) as damaged:
+        await Director.open(configuration(director), None)
+    await tell_at_start(loaded.settings, damaged.value)
+    assert told.mailed() == [DAMAGED]
+    catalog_file(director).unlink()
+    await director.open()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    return Place(tmp_path, ShiftedTime(monkeypatch))
+
+
+def recovered(place) -> dict:
+    words = (sys.executable, "-m", "strongroom", "catalog", "recover", "--json")
+    done = subprocess.run(
+        [*words, "--config", str(place.folder / "etc")],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+async def until_damaged(place) -> None:
+    with suppress(CatalogDamagedError):
+        while await place.runs():  # noqa: ASYNC110 - a thread finds the damage
+            await asyncio.sleep(0.02)
+
+
+BACKS_UP = 'Console = "backup catalog"'
+
+
+@in_loop
+async def test_a_damaged_catalog_is_not_backed_up_and_comes_back_from_its_copy(place):
+    place.configure(client("web1") + job("nightly") + ADMIN % BACKS_UP)
+    await place.open()
+    try:
+        agent = await place.agent("web1")
+        first = await place.back_up(agent)
+        copy = (await place.start("admin")).snapshot
+        assert copy
+        later = await place.back_up(agent)
+        # Nothing reads this index while a run is made.
+        damage_pages(catalog_file(place), "ix_incidents_topic")
+        await place.queue("admin")
+        await asyncio.wait_for(until_damaged(place), 30)
+    finally:
+        await place.close()
+    damage_pages(catalog_file(place), "runs")
+    made = recovered(place)
+    assert (made["source"], made["snapshot"]) == ("copy", copy)
+    assert recovered(place)["source"] == "sound"
+    await place.open()
+    try:
+        found = await place.service.snapshots.find(SnapshotFilter(job="nightly"))
+        assert {one.id for one in found} == {first, later}
+        assert sum(one.state == "done" for one in await place.runs()) >= 2
+    finally:
+        await place.close()
+
+
+@in_loop
+async def test_only_the_damaged_index_is_made_anew_where_all_rows_can_be_read(place):
+    place.configure(client("web1") + job("nightly"))
+    await place.open()
+    await place.back_up(await place.agent("web1"))
+    before = await place.runs()
+    await place.close()
+    damage_pages(catalog_file(place), "ix_incidents_topic")
+    with pytest.raises(CatalogDamagedError):
+        await place.open()
+    made = recovered(place)
+    assert made["source"] == "file"
+    assert made["aside"]
+    await place.open()
+    assert await place.runs() == before
+    await place.close()
+
+
+@in_loop
+async def test_a_lost_catalog_comes_back_from_repositories(place):
+    place.configure(client("web1") + job("nightly"))
+    await place.open()
+    made = await place.back_up(await place.agent("web1"))
+    await place.close()
+    shutil.rmtree(place.folder / "work")
+    assert recovered(place) == {
+        "type": "catalog-recovery", "source": "repositories", "rows": 0, "snapshot": "",
+        "snapshot_ns": 0, "aside": "", "entered": {"main": 1, "offsite": 0}, "failed": {},
+    }  # fmt: skip
+    await place.open()
+    found = await place.service.snapshots.find(SnapshotFilter())
+    assert [one.id for one in found] == [made]
+    await place.close()
