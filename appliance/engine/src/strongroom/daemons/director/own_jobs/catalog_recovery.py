@@ -112,12 +112,13 @@ def _is_sound(url: URL) -> bool:
     try:
         catalog.check()
         with catalog.reading() as connection:
-            connection.exec_driver_sql("SELECT count(*) FROM alembic_version").all()
+            # Something else than a catalog is refused when the director starts, and not moved away.
+            tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
     except CatalogError as error:
         _log.warning("%s", error)
         return False
     else:
-        return True
+        return bool(tables)
     finally:
         catalog.close()
 
