@@ -103,11 +103,13 @@ def run(words: Sequence[str], given: bytes = b"", codes: Sequence[int] = (0,)) -
     return output
 
 
-def run_for_code(words: Sequence[str], given: bytes = b"") -> tuple[int, str]:
+def run_for_code(
+    words: Sequence[str], given: bytes = b"", *, folder: str | None = None
+) -> tuple[int, str]:
     """The exit code and what was printed: standard output, or standard error after a failure.
 
     The program has a home in any case: systemd gives none to services of root, and `strongroom`
-    looks there for its director.
+    looks there for its director. folder: where it runs, by default where we are.
     """
     home = os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
     try:
@@ -118,6 +120,7 @@ def run_for_code(words: Sequence[str], given: bytes = b"") -> tuple[int, str]:
             timeout=_PATIENCE_SECONDS,
             check=False,
             env={**os.environ, "LC_ALL": "C.UTF-8", "HOME": home},
+            cwd=folder,
         )
     except FileNotFoundError as error:
         raise OperatingSystemError(

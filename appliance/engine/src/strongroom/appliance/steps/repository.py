@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.appliance.machine import MOUNT_POINT, SETUP_ANSWERS, STATE_FOLDER, run_for_code
 from strongroom.cli.appliance.answer_file import Answers, settled, toml_text
 from strongroom.errors import ConflictError, OperatingSystemError, WrongKeyError
+from strongroom.interpreter import SAFE_FOLDER, module_command
 from strongroom.net.identities.private_files import give_tree, read_bounded, write_file
 from strongroom.printable import printable
 from strongroom.repo.repository import Repository
@@ -103,6 +103,8 @@ def make_tokens(context: Context) -> None:
 
 def make_token(token: Token, path: str) -> str:
     """Make an enrolment token in the new file `path`; with `-` it is printed."""
+    # It runs in another folder.
+    path = path if path == "-" else os.path.abspath(path)
     words = ["ca", "token", "--group", token.group, "--names", token.names]
     return _strongroom(
         *words, "--uses", str(token.uses), "--lifetime", token.lifetime, "--out", path
@@ -110,7 +112,7 @@ def make_token(token: Token, path: str) -> str:
 
 
 def _strongroom(*words: str) -> str:
-    code, said = run_for_code([sys.executable, "-m", "strongroom", *words])
+    code, said = run_for_code(module_command("strongroom", *words), folder=SAFE_FOLDER)
     if code:
         line = said.strip().splitlines()[0] if said.strip() else ""
         text = printable(line.removeprefix("strongroom: "))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Final
 
 from strongroom.appliance.disks.unlocking import is_waiting
 from strongroom.appliance.machine import SETUP_ANSWERS, run_for_code, shown
 from strongroom.cli.appliance.answer_file import read_answers
 from strongroom.errors import StrongroomError
+from strongroom.interpreter import SAFE_FOLDER, module_command
 from strongroom.net.identities.private_files import read_bounded
 from strongroom.printable import printable
 from strongroom.repo.repository import Repository
@@ -61,7 +61,7 @@ def _has_keys() -> bool:
 
 
 def _director_faults() -> list[str]:
-    code, said = run_for_code([sys.executable, "-m", "strongroom", "--json", "status"])
+    code, said = run_for_code(module_command("strongroom", "--json", "status"), folder=SAFE_FOLDER)
     return [f"the director does not answer: {shown(said)}"] if code else []
 
 

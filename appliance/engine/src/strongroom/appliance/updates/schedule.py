@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from strongroom.appliance.machine import run, run_for_code
 from strongroom.appliance.state import State
 from strongroom.appliance.updates.writing import write_update
 from strongroom.errors import ConfigurationError
+from strongroom.interpreter import SAFE_FOLDER, module_command
 from strongroom.net.identities.private_files import read_bounded
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _wait_for_runs(say: Callable[[str], None]) -> None:
 
 def _has_runs() -> bool:
     """Whether the director has jobs that run; a director that is off has none."""
-    code, said = run_for_code([sys.executable, "-m", "strongroom", "--json", "status"])
+    code, said = run_for_code(module_command("strongroom", "--json", "status"), folder=SAFE_FOLDER)
     if code:
         return False
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]

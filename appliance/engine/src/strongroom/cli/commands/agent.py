@@ -129,7 +129,10 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     from strongroom.daemons.agent.service import serve
     from strongroom.daemons.service_manager import begin_log
+    from strongroom.interpreter import leave_present_folder
 
+    path = os.path.abspath(path)
+    leave_present_folder()
     begin_log(verbose=arguments.verbose)
     if arguments.check_first:
         from strongroom.daemons.agent.checking import check_agent

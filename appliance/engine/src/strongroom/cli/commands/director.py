@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from strongroom.cli.daemon_checks import add_check_options, log_faults, tell_faults
@@ -52,7 +53,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     from strongroom.daemons.director.daemon import DirectorDaemon
     from strongroom.daemons.service_manager import begin_log
+    from strongroom.interpreter import leave_present_folder
 
+    arguments.config = os.path.abspath(arguments.config)
+    leave_present_folder()
     begin_log(verbose=arguments.verbose)
     if arguments.check_first:
         from strongroom.daemons.director.checking import check_director

@@ -72,7 +72,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return _check(arguments.config, terminal)
     from strongroom.daemons.service_manager import begin_log
     from strongroom.daemons.storage.service import StorageService
+    from strongroom.interpreter import leave_present_folder
 
+    arguments.config = os.path.abspath(arguments.config)
+    leave_present_folder()
     begin_log(verbose=arguments.verbose)
     if arguments.check_first:
         from strongroom.daemons.storage.checking import check_storage

@@ -11,12 +11,12 @@ import fcntl
 import os
 import shlex
 import subprocess
-import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, LeaseError, PathMissingError
+from strongroom.interpreter import SAFE_FOLDER, module_command
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ def _do(step: ScheduledStep, machine: ScheduledMachine, terminal: Terminal) -> i
     words += ["--password-file", settings.passphrase_file]
     if terminal.as_json:
         words.append("--json")
-    # -P: what lies in the present folder is no part of the program.
-    process = subprocess.Popen([sys.executable, "-P", "-m", "strongroom", *words])
+    process = subprocess.Popen(module_command("strongroom", *words), cwd=SAFE_FOLDER)
     try:
         exit_code = process.wait()
     except BaseException:

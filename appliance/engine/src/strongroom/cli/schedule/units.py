@@ -154,7 +154,7 @@ def _program() -> str:
     script = os.path.join(os.path.dirname(sys.executable), "strongroom")
     if os.access(script, os.X_OK):
         return _quoted(script, command=True)
-    return f"{_quoted(sys.executable, command=True)} -m strongroom"
+    return f"{_quoted(sys.executable, command=True)} -P -m strongroom"
 
 
 def _quoted(text: str, *, command: bool = False) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -31,6 +30,7 @@ from strongroom.daemons.job_process.messages import (
     encode_line,
 )
 from strongroom.errors import JobDiedError
+from strongroom.interpreter import SAFE_FOLDER, module_command
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -133,9 +133,8 @@ class JobProcess:
             )
             return reader
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            self._program.module,
+            *module_command(self._program.module),
+            cwd=SAFE_FOLDER,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -6,11 +6,11 @@ So what uses this module need not have libfuse.
 from __future__ import annotations
 
 import subprocess
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import UsageError
+from strongroom.interpreter import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def delayed_mount(
     """
     place.mkdir()
     words = [str(folder), str(place), str(milliseconds), str(disk_bytes_a_second)]
-    command = [sys.executable, "-m", _MODULE, *words]
+    command = module_command(_MODULE, *words)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

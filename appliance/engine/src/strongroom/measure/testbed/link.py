@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.interpreter import module_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ SLOW_PIECE_BYTES: Final = 16 << 10
 def slow_link(port: int, milliseconds: float, bytes_per_second: float = 0.0) -> Iterator[int]:
     """The port of a relay to `port`, in a process of its own."""
     words = [str(port), str(milliseconds), str(bytes_per_second)]
-    command = [sys.executable, "-m", "strongroom.measure.testbed.link", *words]
+    command = module_command("strongroom.measure.testbed.link", *words)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as relay:
         assert relay.stdout is not None
         try:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.interpreter import module_command
 from strongroom.repo.keys.files import export_key
 from strongroom.repo.keys.wrapping import Argon2Cost
 from strongroom.repo.repository import Repository
@@ -16,7 +16,7 @@ from strongroom.stores.local import LocalStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-STRONGROOM: Final = (sys.executable, "-m", "strongroom")
+STRONGROOM: Final = tuple(module_command("strongroom"))
 CLIENT: Final = "measured"
 # Nobody can guess the passphrase, so nothing need slow them down.
 _CHEAP: Final = Argon2Cost(1024, 1, 1)
