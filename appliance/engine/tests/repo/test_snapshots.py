@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.tiny_backup import new_repository
+from strongroom import clock
 from strongroom.content.ciphers import AES_256_GCM, seal_object
 from strongroom.content.digests import BLOCK_ID_SIZE, object_name
 from strongroom.errors import (
@@ -191,6 +192,28 @@ def test_snapshots_are_listed_by_time(repository):
     listed = list_snapshots(repository.store, repository.writer)
     assert [snapshot.start_ns for snapshot in listed] == [1, 2, 3]
     assert read_snapshot(repository.store, repository.key, listed[0].id) == listed[0]
+
+
+def test_no_snapshot_began_after_it_was_stored(repository):
+    """So none stays the newest for years, and none can be put in front of what comes later."""
+    place = (repository.store, repository.writer)
+    ahead = clock.now_ns() + 10**18
+    first = write_snapshot(*place, Snapshot(host="h", start_ns=ahead), AES_256_GCM)
+    second = write_snapshot(*place, Snapshot(host="h", start_ns=clock.now_ns()), AES_256_GCM)
+    listed = repository.snapshots()
+    assert [one.id for one in listed] == [first.id, second.id]
+    assert listed[0].start_ns <= listed[1].start_ns
+    assert find_snapshot(listed, "latest").id == second.id
+    (raw, _) = list_snapshots(repository.store, repository.key, as_written=True)[::-1]
+    assert (raw.id, raw.start_ns) == (first.id, ahead)
+
+
+def test_the_latest_of_several_clients_is_refused_and_they_are_named():
+    known = [Snapshot(host=name, id=name * 8, start_ns=1) for name in ("a", "b", "b")]
+    with pytest.raises(UsageError, match=r"a, b\b.*--host"):
+        find_snapshot(known, "latest")
+    assert find_snapshot(known[1:], "latest").host == "b"
+    assert find_snapshot(known, "aaa").host == "a"
 
 
 def test_a_snapshot_under_another_name_is_found(repository):

@@ -90,6 +90,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "token": ("token", "create, list and withdraw API tokens"),
         "notify": ("notify", "test notices; list what is wrong and what was not delivered"),
         "catalog": ("catalog", "export, import or rebuild the director's catalog"),
+        "recover": ("recover", "get back a lost director's configuration and catalog"),
     },
     "this installation": {
         "setup": ("setup", "make an appliance of this machine"),

@@ -61,6 +61,7 @@ _PAGES_SPARE_BYTES = 1 << 20
 _ENVELOPE_LABEL = b"strongroom snapshot 1"
 _PAGES_LABEL = b"strongroom pages 1"
 _PAGES_PURPOSE = b"strongroom pages 1"
+_MOST_NAMED_HOSTS = 20
 
 
 # What databases, clocks and arrays take; whether it can be true is another matter.
@@ -243,15 +244,32 @@ def read_snapshot(store: Store, key: Key, name: str, *, pages: bool = False) -> 
     return decode_snapshot(key, name, store.get("snapshots", name), pages=pages)
 
 
+def believed(snapshot: Snapshot, stored_ns: int) -> Snapshot:
+    """A snapshot that did not begin after it was stored.
+
+    Its client writes the beginning: one in the future would be `latest` until then. stored_ns: by
+    the store's clock.
+    """
+    if snapshot.start_ns <= stored_ns:
+        return snapshot
+    return msgspec.structs.replace(snapshot, start_ns=stored_ns)
+
+
 def list_snapshots(
-    store: Store, key: Key, leave_out: Container[str] = (), set_aside: SetAside | None = None
+    store: Store,
+    key: Key,
+    leave_out: Container[str] = (),
+    set_aside: SetAside | None = None,
+    *,
+    as_written: bool = False,
 ) -> list[Snapshot]:
     """Every snapshot without its pages, the oldest first; DamageError when one is not sound.
 
     With a client's put key those of that client.
 
     leave_out: ids of those that are not read. set_aside: takes those that cannot be read, instead
-    of an error.
+    of an error. as_written: with times that are not believed (see `believed`), for whoever judges
+    them.
 
     A snapshot that is forged or of an unknown version, and not vouched for, is left out: it would
     prevent listing the others.
@@ -261,7 +279,7 @@ def list_snapshots(
         if info.name in leave_out:
             continue
         try:
-            snapshots.append(read_snapshot(store, key, info.name))
+            snapshot = read_snapshot(store, key, info.name)
         except (ObjectMissingError, KeyRightError):
             # Forgotten since it was listed; or of another client.
             continue
@@ -270,6 +288,8 @@ def list_snapshots(
                 set_aside.add("snapshots", info.name, error)
             elif not was_stored_unreadable(store, key, info.name):
                 raise
+            continue
+        snapshots.append(snapshot if as_written else believed(snapshot, info.modified_ns))
     return sorted(snapshots, key=lambda snapshot: (snapshot.start_ns, snapshot.id))
 
 
@@ -318,11 +338,24 @@ def select_snapshots(
 
 
 def find_snapshot(snapshots: Iterable[Snapshot], wanted: str) -> Snapshot:
-    """Resolve "latest" or the beginning of an id; SnapshotNotFoundError unless one matches."""
+    """Resolve "latest" or the beginning of an id; SnapshotNotFoundError unless one matches.
+
+    UsageError for the latest of several clients: each of them could store one that is newer, with
+    any job, paths and tags.
+    """
     candidates = list(snapshots)
     if wanted == "latest":
         if not candidates:
             raise SnapshotNotFoundError("no snapshot fits; list them with strongroom snapshots")
+        hosts = sorted({printable(snapshot.host) for snapshot in candidates})
+        if len(hosts) > 1:
+            shown = ", ".join(hosts[:_MOST_NAMED_HOSTS])
+            more = len(hosts) - _MOST_NAMED_HOSTS
+            rest = f" and {more} more" if more > 0 else ""
+            raise UsageError(
+                f"`latest` could be of {len(hosts)} clients: {shown}{rest}. Say which with "
+                "--host NAME, or name the snapshot by its id"
+            )
         return max(candidates, key=lambda snapshot: (snapshot.start_ns, snapshot.id))
     fitting = [item for item in candidates if wanted and item.id.startswith(wanted.lower())]
     if len(fitting) == 1:

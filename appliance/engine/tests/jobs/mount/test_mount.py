@@ -119,13 +119,13 @@ def test_snapshots_stand_under_hosts_tags_and_ids(command, tmp_path):
     second = command.back_up(str(tmp_path / "tree"), "--host", "mail", "--tag", "daily,weekly")
     place = tmp_path / "place"
     with mounted(command, place):
-        assert sorted(os.listdir(place)) == ["hosts", "ids", "latest", "tags"]
+        assert sorted(os.listdir(place)) == ["hosts", "ids", "tags"]
         assert sorted(os.listdir(place / "ids")) == sorted([first[:8], second[:8]])
         assert sorted(os.listdir(place / "hosts")) == ["mail", "web1"]
         assert sorted(os.listdir(place / "tags")) == ["daily", "weekly"]
-        assert len(os.listdir(place / "tags" / "daily")) == 3
-        assert os.readlink(place / "latest") == f"ids/{second[:8]}"
-        for path in ("latest", "hosts/mail/latest", "tags/weekly/latest"):
+        # Of several clients none is the latest: each could store one.
+        assert len(os.listdir(place / "tags" / "daily")) == 2
+        for path in ("hosts/mail/latest", "tags/weekly/latest"):
             assert (place / path / str(tmp_path).strip("/") / "tree").is_dir()
         with pytest.raises(FileNotFoundError):
             os.stat(place / "hosts" / "nobody")
@@ -137,6 +137,7 @@ def test_filters_narrow_what_is_shown(command, tmp_path):
     command.back_up(str(tmp_path / "tree"), "--host", "mail")
     with mounted(command, tmp_path / "place", "--host", "mail"):
         assert os.listdir(tmp_path / "place" / "hosts") == ["mail"]
+        assert "latest" in os.listdir(tmp_path / "place")
         assert len(os.listdir(tmp_path / "place" / "ids")) == 1
 
 

@@ -42,7 +42,7 @@ def choose_parent(
     if options.level == "full":
         return None
     if options.parent is not None:
-        return find_snapshot(snapshots, options.parent)
+        return find_snapshot(select_snapshots(snapshots, host=options.host), options.parent)
     fitting = [
         snapshot
         for snapshot in select_snapshots(snapshots, host=options.host, job=options.job)

@@ -1,10 +1,10 @@
 """The names above the snapshots of a mounted repository.
 
-    latest                 a link to the newest snapshot
+    latest                 a link to the newest snapshot, where all are of one client
     ids/ID                 every snapshot by the first 8 digits of its id
     hosts/HOST/TIME        every snapshot by its host and the time it began (local time)
     hosts/HOST/latest      a link to the newest of them
-    tags/TAG/TIME, tags/TAG/latest
+    tags/TAG/TIME, tags/TAG/latest (the link as above)
 
 A slash in a host's or tag's name becomes `%2F` (and `%` becomes `%25`). If snapshots began in the
 same second, all but the first have their id appended to the time.
@@ -75,7 +75,8 @@ class NameTree:
             },
         )
         for name, snapshot in by_id.items():
-            if snapshot is snapshots[-1]:
+            # Of several clients it would be whose clock is ahead.
+            if snapshot is snapshots[-1] and len(by_host) == 1:
                 self.root.names[LATEST] = Link(b"ids/" + name, newest_ns)
 
     def place(self, path: bytes) -> Place | None:
@@ -106,7 +107,8 @@ def _shelves(by_name: dict[bytes, list[Snapshot]], newest_ns: int) -> Folder:
             if last_name in by_time:
                 last_name += b"_" + snapshot.id[:_SHORT_ID_DIGITS].encode()
             by_time[last_name] = Inside(snapshot, b"")
-        by_time[LATEST] = Link(last_name, snapshots[-1].start_ns)
+        if len({snapshot.host for snapshot in snapshots}) == 1:
+            by_time[LATEST] = Link(last_name, snapshots[-1].start_ns)
         shelves[name] = Folder(snapshots[-1].start_ns, by_time)
     return Folder(newest_ns, shelves)
 

@@ -29,7 +29,7 @@ from strongroom.errors import (
 from strongroom.jobs.looking.row_lookup import RowLookup
 from strongroom.jobs.mount.names import NameTree
 from strongroom.repo.client_readers import ClientReaders
-from strongroom.repo.snapshots import read_snapshot, was_stored_unreadable
+from strongroom.repo.snapshots import believed, read_snapshot, was_stored_unreadable
 from strongroom.stores.capabilities import found_false
 
 if TYPE_CHECKING:
@@ -158,13 +158,13 @@ class MountedRepository:
             return
 
     def _refresh(self) -> None:
-        listed = {info.name for info in self._repository.store.list("snapshots")}
-        if listed == self._known.keys():
+        stored = {info.name: info.modified_ns for info in self._repository.store.list("snapshots")}
+        if stored.keys() == self._known.keys():
             return
-        for name in self._known.keys() - listed:
+        for name in self._known.keys() - stored.keys():
             del self._known[name]
             self._opened.pop(name, None)
-        for name in listed - self._known.keys():
+        for name in stored.keys() - self._known.keys():
             try:
                 snapshot = read_snapshot(self._repository.store, self._repository.key, name)
             except ObjectMissingError:
@@ -174,7 +174,7 @@ class MountedRepository:
                 if was_stored_unreadable(self._repository.store, self._repository.key, name):
                     continue
                 raise
-            self._known[name] = snapshot
+            self._known[name] = believed(snapshot, stored[name])
         snapshots = sorted(self._known.values(), key=lambda item: (item.start_ns, item.id))
         false = found_false(self._repository.store)
         chosen = self._choose(snapshots)

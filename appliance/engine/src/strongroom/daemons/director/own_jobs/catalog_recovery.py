@@ -197,7 +197,7 @@ def _copies(repositories: Repositories, director: str) -> Iterator[tuple[Reposit
             mine = [
                 one
                 for one in snapshots
-                if (one.host, one.job) == (director, CATALOG_JOB)
+                if (one.host, one.generation, one.job) == (director, 0, CATALOG_JOB)
                 and CATALOG_TAG in one.tags
                 # One that an agent stored would bring its own tokens along.
                 and "" in owners.get(one.id, {""})

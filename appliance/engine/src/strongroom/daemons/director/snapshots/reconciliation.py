@@ -151,7 +151,7 @@ def reconcile(
         lates: list[SnapshotRecord] = []
         if not names.keys() <= known.keys() | set(leave_out):
             leave_out = known.keys() | set(leave_out)
-            found = list_snapshots(repository.store, repository.key, leave_out=leave_out)
+            found = list_snapshots(repository.store, repository.key, leave_out, as_written=True)
             refused = _impossible(found)
             owned = frozenset() if rebuilds else _stored_by_agents(repository, found)
             busy = frozenset() if rebuilds else _under_way(context, found)
