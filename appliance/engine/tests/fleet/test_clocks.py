@@ -250,3 +250,22 @@ def test_nothing_stays_wrong_after_a_minute_with_a_wrong_clock(new_house, days, 
     assert trust.revocations is not None
     assert trust.revocations.is_revoked(old.peer)
     house.console("status", person="ann")
+
+
+def test_a_machine_that_sleeps_at_night_has_no_clock_that_jumps(new_house):
+    house = new_house(clocks=True, pool="Keep Last = 1")
+    made = []
+    for night in range(2):
+        house.write_files("web1", {f"{night}": b"day"})
+        run = house.run("nightly-web1")
+        made.append(run["snapshot"])
+        for daemon in house.daemons:
+            assert daemon.clock is not None
+            daemon.clock.sleep(9 * 3600)
+        assert house.clock is not None
+        house.clock.sleep(9 * 3600)
+        house.director.signal(signal.SIGHUP)
+        house.director.await_said("the new configuration is in force", night + 1)
+    assert "the clock jumped" not in house.director.log
+    assert not house.get("/status")["warnings"]
+    assert [one["id"] for one in house.get("/snapshots")["items"]] == made[-1:]

@@ -3,8 +3,9 @@
    the wall clock, the second to the clocks that only go forward. So Python, OpenSSL and what they
    start all see the same wrong time. The times of files stay as they are.
 
-   Where the file has the second number, waits end by these clocks too: a wait is cut into slices, so
-   that whoever waits sees within SLICE_NS that the time has gone by. */
+   Where the file has two numbers, waits end by these clocks too: a wait is cut into slices, so that
+   whoever waits sees within SLICE_NS that the time has gone by. A third number is added to the time
+   since boot alone: for so long the machine has slept. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -46,8 +47,8 @@ __attribute__((constructor)) static void find_shift(void)
     if (!real_cond)
         real_cond = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
     real_sem = dlsym(RTLD_NEXT, "sem_clockwait");
-    moves_waits = !fstat(file, &status) && status.st_size >= 2 * (off_t)sizeof(int64_t);
-    void *place = mmap(NULL, 2 * sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
+    moves_waits = !fstat(file, &status) && status.st_size == 2 * (off_t)sizeof(int64_t);
+    void *place = mmap(NULL, 3 * sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
     close(file);
     if (place != MAP_FAILED)
         shift_ns = place;
@@ -64,8 +65,9 @@ static int64_t shift_of(clockid_t clock)
     case CLOCK_MONOTONIC:
     case CLOCK_MONOTONIC_COARSE:
     case CLOCK_MONOTONIC_RAW:
-    case CLOCK_BOOTTIME:
         return moves_waits ? shift_ns[1] : 0;
+    case CLOCK_BOOTTIME:
+        return moves_waits ? shift_ns[1] : shift_ns[2];
     default:
         return 0;
     }

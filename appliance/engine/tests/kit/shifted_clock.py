@@ -32,6 +32,7 @@ class ShiftedClock:
             command = ["cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC"]
             subprocess.run([*command, "-o", str(library), str(_SOURCE), "-ldl"], check=True)
         self._file = folder / f"{name}.clock"
+        self._slept_seconds = 0.0
         self.set(0)
         self.environment = {
             "LD_PRELOAD": str(library),
@@ -40,7 +41,16 @@ class ShiftedClock:
 
     def set(self, ahead_seconds: float) -> None:
         """From now on the clock is so much ahead of the machine's; below 0 it is behind."""
-        data = struct.pack("=q", int(ahead_seconds * _SECOND_NS))
+        self._write(ahead_seconds, 0, self._slept_seconds)
+
+    def sleep(self, seconds: float) -> None:
+        """The machine sleeps for so long; its clock is right when it wakes."""
+        self._slept_seconds += seconds
+        self._write(self._slept_seconds, 0, self._slept_seconds)
+
+    def _write(self, *seconds: float) -> None:
+        numbers = [int(one * _SECOND_NS) for one in seconds]
+        data = struct.pack(f"={len(numbers)}q", *numbers)
         # The file is mapped by those who read it, so it must stay the same file.
         with self._file.open("r+b" if self._file.exists() else "wb") as file:
             file.write(data)
@@ -56,9 +66,7 @@ class LeapingClock(ShiftedClock):
     def set(self, ahead_seconds: float) -> None:
         """From now on so much more time has gone by than on the machine's clocks."""
         self.ahead_seconds = ahead_seconds
-        ahead_ns = int(ahead_seconds * _SECOND_NS)
-        with self._file.open("r+b" if self._file.exists() else "wb") as file:
-            file.write(struct.pack("=qq", ahead_ns, ahead_ns))
+        self._write(ahead_seconds, ahead_seconds)
 
     def leap(self, seconds: float) -> None:
         """Let time go by."""

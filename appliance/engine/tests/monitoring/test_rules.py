@@ -42,6 +42,8 @@ ALERTS_OF_EVENTS = {
     "catalog-unavailable": None,
     "catalog-damaged": None,
     "clock-jump": {"StrongroomClockJumped"},
+    "clock-unsteady": {"StrongroomClockJumped"},
+    "two-agents": None,
     "configuration-refused": None,
     "notices-undelivered": None,
 }

@@ -31,6 +31,8 @@ EVENTS: Final[dict[str, Severity]] = {
     "catalog-unavailable": "error",
     "catalog-damaged": "error",
     "clock-jump": "warning",
+    "clock-unsteady": "error",
+    "two-agents": "error",
     "configuration-refused": "error",
     "notices-undelivered": "error",
 }

@@ -64,7 +64,7 @@ class Director:
         self.notices = NoticeOffice(
             context,
             lambda: [one.record for one in self.runs.all_active()],
-            lambda: self.scheduler.guard.obstacle,
+            lambda: self.scheduler.guard,
         )
         self.runs = Runs(
             context,

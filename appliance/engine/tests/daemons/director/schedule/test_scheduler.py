@@ -429,6 +429,26 @@ async def test_a_hold_of_retention_outlives_a_restart(director):
 
 
 @in_loop
+async def test_a_clock_that_jumps_every_day_is_an_error_and_lateness_is_judged(director):
+    director.configure(NIGHTLY + client("web1") + job("nightly", more="Schedule = Nightly"))
+    await director.open()
+    await director.go(60)
+    notices = director.service.notices
+
+    async def events() -> set[str]:
+        await notices.look()
+        return {one.event for one in (await notices.overview()).incidents}
+
+    for _ in range(4):
+        director.time.jump(3600)
+        await director.go(DAY / 2)
+    assert director.service.scheduler.guard.obstacle
+    assert await events() == {"clock-unsteady", "job-missing"}
+    await director.go(HOLD_SECONDS)
+    assert "clock-unsteady" not in await events()
+
+
+@in_loop
 async def test_a_job_runs_when_its_client_connects_after_long_enough(director):
     more = "RunOnIncomingConnectInterval = 1 day"
     director.configure(client("web1") + job("laptop", more=more))

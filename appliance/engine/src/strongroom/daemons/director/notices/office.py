@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.results.notices import NoticeTest
+    from strongroom.daemons.director.schedule.clock_guard import ClockGuard
     from strongroom.stores.servable import Space
 
 LOOK_SECONDS: Final = 60.0
@@ -81,12 +82,12 @@ class NoticeOffice:
         self,
         context: DirectorContext,
         active: Callable[[], Sequence[RunRecord]],
-        clock_obstacle: Callable[[], str],
+        guard: Callable[[], ClockGuard],
     ) -> None:
-        """active: the runs that have not ended. clock_obstacle: why the clock is not trusted."""
+        """active: the runs that have not ended. guard: of the clock."""
         self._context = context
         self._active = active
-        self._clock_obstacle = clock_obstacle
+        self._guard = guard
         self._jobs = JobWatch(context)
         self._storages = StorageWatch(context)
         self._configuration = ConfigurationWatch(context)
@@ -229,22 +230,25 @@ class NoticeOffice:
     def _look(self, active: list[RunRecord]) -> bool:
         context, catalog = self._context, self._context.catalog
         announcements = Announcements(context.configuration)
-        obstacle = self._clock_obstacle()
+        guard = self._guard()
+        obstacle = guard.obstacle
+        # A day is enough: with a clock that is never trusted nothing late would ever be told.
+        is_trusted = not obstacle or guard.is_unsteady
         lasting = frozenset(one.topic for one in open_incidents(catalog))
         dead = dead_letters(catalog)
-        found, undecided = self._jobs.conditions(active, clock_is_trusted=not obstacle)
+        found, undecided = self._jobs.conditions(active, clock_is_trusted=is_trusted)
         found += self._storages.conditions(lasting)
         found += self._configuration.conditions()
         found += undelivered(self._failing(), dead)
         found += suspect_snapshots(catalog)
         found += self._expiry(announcements, is_trusted=not obstacle)
         if obstacle:
-            found.append(_clock_condition(obstacle))
+            found.append(_clock_condition(guard))
 
         def judged(incident: Incident) -> bool:
             topic = incident.topic
             if topic.startswith(TOPIC):
-                is_known = not obstacle or incident.event not in TIMELY
+                is_known = is_trusted or incident.event not in TIMELY
                 return is_known and topic not in undecided
             if topic.startswith(PATH_TOPIC):
                 return job_part(topic) not in undecided
@@ -275,16 +279,16 @@ class NoticeOffice:
 
     def _look_at_job(self, job: str, active: list[RunRecord]) -> None:
         catalog = self._context.catalog
-        found, undecided = self._jobs.conditions(
-            active, job, clock_is_trusted=not self._clock_obstacle()
-        )
+        guard = self._guard()
+        is_trusted = not guard.obstacle or guard.is_unsteady
+        found, undecided = self._jobs.conditions(active, job, clock_is_trusted=is_trusted)
 
         def judged(incident: Incident) -> bool:
             if incident.job != job or not incident.topic.startswith((TOPIC, PATH_TOPIC)):
                 return False
             if incident.topic.startswith(PATH_TOPIC):
                 return job_part(incident.topic) not in undecided
-            is_known = not self._clock_obstacle() or incident.event not in TIMELY
+            is_known = is_trusted or incident.event not in TIMELY
             return is_known and incident.topic not in undecided
 
         settle(catalog, found, judged, Announcements(self._context.configuration))
@@ -335,12 +339,21 @@ class NoticeOffice:
                 continue
 
 
-def _clock_condition(obstacle: str) -> Condition:
+def _clock_condition(guard: ClockGuard) -> Condition:
+    if guard.is_unsteady:
+        return Condition(
+            event="clock-unsteady",
+            topic=_CLOCK,
+            title="the director's clock jumps again and again, and nothing is forgotten",
+            detail=guard.obstacle,
+            remedy="see what sets the clock (timedatectl, the host of a virtual machine)",
+            since_ns=clock.now_ns() - int(guard.doubted_seconds * SECOND_NS),
+        )
     return Condition(
         event="clock-jump",
         topic=_CLOCK,
         title="the director's clock jumped",
-        detail=f"{obstacle}. Until then nothing is forgotten, and nothing is called overdue",
+        detail=f"{guard.obstacle}. Until then nothing is forgotten, and nothing is called overdue",
         remedy="set the clock right; see why it jumped",
         since_ns=clock.now_ns(),
     )

@@ -33,11 +33,13 @@ class ClockGuard:
     """offset_seconds: how far the clock jumped. held_seconds: how long retention is suspended.
 
     absence_seconds: how much of the offset may be time during which the machine was off.
+    doubted_seconds: how long it has been suspended without an interruption.
     """
 
     offset_seconds: float = 0.0
     held_seconds: float = 0.0
     absence_seconds: float = 0.0
+    doubted_seconds: float = 0.0
     wrong: WrongTimes | None = None
     _now_ns: int = 0
     _elapsed: float = 0.0
@@ -53,6 +55,7 @@ class ClockGuard:
         self.offset_seconds = float(saved["offset_seconds"])
         self.held_seconds = float(saved["held_seconds"])
         self.absence_seconds = float(saved.get("absence_seconds", 0.0))
+        self.doubted_seconds = float(saved.get("doubted_seconds", 0.0))
         self._since_ns = int(saved.get("since_ns", 0))
         passed = (self._now_ns - int(saved["now_ns"])) / SECOND_NS
         if "elapsed" in saved and saved["boot_id"] == clock.boot_id():
@@ -73,6 +76,7 @@ class ClockGuard:
             "offset_seconds": self.offset_seconds,
             "held_seconds": self.held_seconds,
             "absence_seconds": self.absence_seconds,
+            "doubted_seconds": self.doubted_seconds,
             "since_ns": self._since_ns,
         }
 
@@ -82,13 +86,17 @@ class ClockGuard:
         self._now_ns, self._elapsed = clock.now_ns(), clock.elapsed_seconds()
         passed = self._elapsed - before
         was_held, self.held_seconds = self.held_seconds, max(0.0, self.held_seconds - passed)
+        self.doubted_seconds += passed if was_held else 0.0
         if was_held and not self.held_seconds:
             if self.offset_seconds < 0:
                 # It had been ahead before.
                 since_ns = self._now_ns + int(TOLERANCE_SECONDS * SECOND_NS)
                 self.wrong = WrongTimes(since_ns, _LATEST_NS, int(self.offset_seconds * SECOND_NS))
             self.offset_seconds = self.absence_seconds = 0.0
-        return self._judge((self._now_ns - before_ns) / SECOND_NS - passed, passed)
+        warning = self._judge((self._now_ns - before_ns) / SECOND_NS - passed, passed)
+        if not self.held_seconds:
+            self.doubted_seconds = 0.0
+        return warning
 
     @property
     def obstacle(self) -> str:
@@ -99,6 +107,11 @@ class ClockGuard:
             f"the clock jumped by {self.offset_seconds:+.0f} s; set it right, or wait "
             f"{self.held_seconds / 3600:.1f} h"
         )
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Whether the clock jumps again and again: retention is suspended for more than a day."""
+        return bool(self.held_seconds) and self.doubted_seconds > HOLD_SECONDS
 
     def sure_ns(self) -> int:
         """The time now, without a jump that may have been wrong."""
