@@ -24,6 +24,10 @@ def candidates(draw, prefix: str) -> list[Contender]:
             priority=draw(st.sampled_from((5, 10, 20))),
             reads=draw(st.booleans()),
             allows_mixed=draw(st.booleans()),
+            has_priority=draw(st.booleans()),
+            is_housekeeping=draw(st.booleans()),
+            is_idle=draw(st.booleans()),
+            is_lost=draw(st.booleans()),
         )
         for number in range(draw(st.integers(0, 8)))
     ]
@@ -45,18 +49,23 @@ def test_no_limit_is_passed_and_every_run_that_waits_has_a_reason(waiting, runni
     started = [one for one in waiting if one.id in decision.start]
     together = running + started
     if started:
-        assert len(together) <= limits.director
+        assert len([one for one in together if not one.is_lost]) <= limits.director
     for one in started:
         for name, attribute, most in (
             (one.client, "client", limits.clients),
             (one.storage, "storage", limits.storages),
             (one.job, "job", limits.jobs),
         ):
+            counted = [other for other in together if attribute != "storage" or not other.is_lost]
             if name in most:
-                assert sum(getattr(other, attribute) == name for other in together) <= most[name]
+                assert sum(getattr(other, attribute) == name for other in counted) <= most[name]
         reads = limits.storage_reads.get(one.storage)
-        if one.reads and reads:
-            same = [other for other in together if other.reads and other.storage == one.storage]
+        if one.reads and reads and not one.is_lost:
+            same = [
+                other
+                for other in together
+                if other.reads and other.storage == one.storage and not other.is_lost
+            ]
             assert len(same) <= reads
 
 
@@ -65,24 +74,63 @@ def test_priorities_are_mixed_only_by_those_that_allow_it(waiting, running):
     decision = choose(waiting, running, ConcurrencyLimits(director=100))
     started = [one for one in waiting if one.id in decision.start]
     for one in started:
-        lower = [other for other in running if other.priority < one.priority]
-        assert not lower
-        if any(other.priority > one.priority for other in running):
+        met = [
+            other for other in running if other.meets(one) and not (other.is_idle or other.is_lost)
+        ]
+        assert not [other for other in met if other.priority < one.priority]
+        if any(other.priority > one.priority for other in met):
             assert one.allows_mixed
-            assert all(other.allows_mixed for other in running)
+            assert all(other.allows_mixed for other in met)
     if not running and waiting:
         # Something always starts, and nothing of a higher number before all of lower ones.
-        assert decision.start
         first = min(one.priority for one in waiting)
         assert {one.id for one in waiting if one.priority == first} <= set(decision.start)
 
 
 @given(candidates("w"))
-def test_a_run_held_back_by_a_limit_is_not_overtaken_by_higher_numbers(waiting):
+def test_a_run_held_back_by_a_limit_is_not_overtaken_by_those_that_meet_it(waiting):
     decision = choose(waiting, [], ConcurrencyLimits(director=2))
-    started = [one.priority for one in waiting if one.id in decision.start]
-    held = [one.priority for one in waiting if one.id in decision.reasons]
-    assert not started or not held or max(started) <= min(held)
+    for held in (one for one in waiting if one.id in decision.reasons):
+        for one in waiting:
+            if one.id in decision.start and one.meets(held):
+                assert one.priority <= held.priority
+
+
+def contender(run: str, client: str, priority: int = 10, **fields) -> Contender:
+    return Contender(run, run, client, "vault", priority, **fields)
+
+
+def starts(waiting: Contender, *running: Contender, most: int = 100) -> bool:
+    limits = ConcurrencyLimits(director=most, storages={"vault": most})
+    return waiting.id in choose([waiting], running, limits).start
+
+
+def test_a_run_waits_for_the_priority_of_its_own_client_and_of_housekeeping_alone():
+    backup = contender("backup", "a")
+    assert not starts(contender("later", "a", 20), backup)
+    assert starts(contender("later", "b", 20), backup)
+    # What the director does for a client is of that client.
+    assert not starts(contender("verify", "", 20, about="a"), backup)
+    assert not starts(contender("prune", "", 20, is_housekeeping=True), backup)
+    prune = contender("prune", "", 20, is_housekeeping=True)
+    assert not starts(contender("backup", "b"), prune)
+
+
+def test_a_restore_waits_for_no_priority_and_holds_up_none():
+    prune = contender("prune", "", 5, is_housekeeping=True)
+    restore = contender("restore", "a", has_priority=False)
+    assert starts(restore, prune, contender("backup", "a", 5))
+    assert starts(contender("other", "a", 20), restore)
+
+
+def test_a_run_that_makes_no_progress_or_is_lost_holds_up_nothing_but_its_own_client():
+    prune = contender("prune", "", 20, is_housekeeping=True)
+    assert starts(prune, contender("idle", "a", 5, is_idle=True))
+    lost = contender("lost", "a", 5, is_lost=True)
+    assert starts(prune, lost)
+    assert starts(contender("backup", "b"), lost, most=1)
+    limits = ConcurrencyLimits(director=9, clients={"a": 1})
+    assert choose([contender("again", "a")], [lost], limits).start == ()
 
 
 def record(run_id: str, level: str, state: str = "queued", **fields) -> RunRecord:

@@ -437,6 +437,41 @@ async def test_a_run_of_a_lower_number_goes_first_and_alone(director):
 
 
 @in_loop
+async def test_a_run_that_hangs_or_is_lost_holds_up_its_own_client_alone(director):
+    text = client("laptop") + client("web1") + job("of-laptop", "laptop", more="Priority = 5")
+    text += job("backup", "web1") + job("restores", "web1", kind="Restore")
+    text += job("housekeeping", "web1", "Priority = 40", kind="Admin")
+    director.configure(text, concurrent=2)
+    await director.open()
+    laptop, web1 = await director.agent("laptop"), await director.agent("web1")
+    hangs = await director.start("of-laptop")
+    backup = await director.start("backup")
+    housekeeping = await director.start("housekeeping")
+    assert (hangs.state, backup.state, housekeeping.state) == ("running", "running", "queued")
+    await director.backed_up(web1, backup.id, 1)
+    assert hangs.id[:8] in (await director.run(housekeeping.id)).reason
+    await director.go(3700)
+    assert await director.state(housekeeping.id) == "done"
+
+    # Nothing after a day: it is ended, and the next run of the client begins.
+    again = await director.start("of-laptop")
+    await director.go(23 * 3600)
+    assert laptop.cancelled == [hangs.id]
+    await director.end(laptop, hangs.id, "cancelled", exit_code=130)
+    ended = await director.run(hangs.id)
+    assert (ended.state, ended.error_id) == ("failed", "time-limit")
+    assert await director.state(again.id) == "running"
+
+    # The laptop is closed during its run.
+    await director.start("backup")
+    third = await director.start("housekeeping")
+    assert third.state == "queued"
+    await laptop.disconnect()
+    await director.go()
+    assert "of-laptop" not in (await director.run(third.id)).reason
+
+
+@in_loop
 async def test_a_duplicate_is_entered_as_cancelled(director):
     director.configure(client("web1") + job("nightly", more="AllowDuplicateJobs = no"))
     await director.open()

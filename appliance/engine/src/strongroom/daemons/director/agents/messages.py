@@ -165,7 +165,7 @@ class Agents:
             await self._answer_stranger(client, message)
             return
         if isinstance(message, RunProgress):
-            active.progress = bounded_progress(message)
+            active.take_progress(bounded_progress(message))
             self._runs.watchers.wake(message.run_id)
             return
         async with active.lock:
@@ -229,6 +229,7 @@ class Agents:
         if abs(message.time_ns) >= MOST_REPORTED:
             raise ProtocolError("its time is out of range")
         changes: dict[str, Any] = {"sequence": message.sequence}
+        active.moved_at = clock.elapsed_seconds()
         log, now_ns = active.agent_log, clock.now_ns()
         said: list[tuple[int, str, str]] = []
         gap = message.sequence - max(active.record.sequence, log.sequence) - 1

@@ -117,7 +117,7 @@ class JobWatch:
             else:
                 undecided.add(topic_of_paths(settings))
             if clock_is_trusted:
-                found += self._active(settings, mine)
+                found += self._active(settings, mine, active)
                 found += self._expectations(settings, history)
         return found, undecided
 
@@ -144,9 +144,11 @@ class JobWatch:
         detail = f"[{last.error_id}] {why}" if last.error_id and why else why
         yield self._condition(job, event, title, last.ended_ns, detail, last)
 
-    def _active(self, job: JobSettings, active: list[RunRecord]) -> Iterator[Condition]:
+    def _active(
+        self, job: JobSettings, mine: list[RunRecord], active: Sequence[RunRecord]
+    ) -> Iterator[Condition]:
         now_ns = clock.now_ns()
-        for run in active:
+        for run in mine:
             is_scheduled = run.requested_by.startswith(_SCHEDULED) and run.attempt == 1
             late_ns = job.late_after_seconds * SECOND_NS
             begun_ns = run.started_ns or now_ns
@@ -165,6 +167,9 @@ class JobWatch:
             if longest and now_ns - run.started_ns >= longest * SECOND_NS:
                 title = f"{_named(job)} takes longer than expected"
                 detail = f"it was expected to end within {longest / _HOUR:.1f} hours"
+                behind = sum(f"run {run.id[:8]} " in one.reason for one in active)
+                if behind:
+                    detail += f"; runs that wait behind it: {behind}"
                 remedy = f"strongroom watch {run.id[:8]}"
                 yield self._about(job, "job-slow", title, run.started_ns, detail, remedy)
 

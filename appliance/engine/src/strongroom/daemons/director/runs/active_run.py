@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.runs.tickets import StoredTicket
     from strongroom.net.control.messages import RunProgress
 
+# A run that makes no progress for so long holds up no others.
+IDLE_SECONDS: Final = 3600.0
 # Kinds that agents execute; the director executes the others itself.
 _AGENT_KINDS: Final = frozenset(("backup", "restore", "estimate"))
 
@@ -46,7 +48,7 @@ class ActiveRun:
     whether or not the agent answers. is_prepared: its scripts before ran. is_sent: the agent
     has, or may have, its start message. lost_at: when its agent's connection was lost. tickets:
     stored for its start messages, and removed when it ends. agent_log: what of the agent's log is
-    kept.
+    kept. moved_at: when its agent reported progress last.
     """
 
     record: RunRecord
@@ -57,6 +59,7 @@ class ActiveRun:
     ending: Ending | None = None
     stop_at: float = 0.0
     lost_at: float | None = None
+    moved_at: float = 0.0
     progress: RunProgress | None = None
     task: asyncio.Task[None] | None = None
     is_prepared: bool = False
@@ -75,6 +78,20 @@ class ActiveRun:
         """Whether it has begun."""
         return self.record.state == "running"
 
+    def idle_seconds(self, now: float) -> float:
+        """For how long its agent has reported no progress; 0 where the director does it."""
+        if not (self.is_running and self.is_remote):
+            return 0.0
+        return now - max(self.moved_at, self.begun_at)
+
+    def take_progress(self, progress: RunProgress) -> None:
+        """Note counts that its agent reports."""
+        before = self.progress
+        counts = ("files", "bytes", "stored_bytes", "errors", "message")
+        if before is None or any(getattr(before, one) != getattr(progress, one) for one in counts):
+            self.moved_at = clock.elapsed_seconds()
+        self.progress = progress
+
     def contender(self, job: JobSettings | None) -> Contender:
         """The run as limits count it."""
         record = self.record
@@ -86,6 +103,11 @@ class ActiveRun:
             priority=record.priority,
             reads=record.kind in ("restore", "verify"),
             allows_mixed=job is not None and job.allow_mixed_priority,
+            about=record.client,
+            has_priority=record.kind not in ("restore", "estimate"),
+            is_housekeeping=record.kind == "admin",
+            is_idle=self.idle_seconds(clock.elapsed_seconds()) >= IDLE_SECONDS,
+            is_lost=self.lost_at is not None,
         )
 
     def info(self) -> Run:

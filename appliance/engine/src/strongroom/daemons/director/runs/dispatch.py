@@ -1,8 +1,13 @@
 """Decides which waiting runs may start now: priorities and limits, without side effects.
 
-As in Bareos, a lower number starts first. While anything runs, only runs of its priority start;
-one of a lower number waits for the others to end unless it and all of them allow mixed priorities.
-A run that is held back by a limit also holds back all of higher numbers, or it might never start.
+A lower number starts first. Priorities are compared only between runs that meet: of the same
+client, or of the same storage where one of them is its housekeeping. While one runs, those that
+meet it and have another number wait for its end, unless all of them allow mixed priorities. A run
+that is held back also holds back those of higher numbers that meet it, or it might never start.
+
+A restore waits for no priority, and nothing waits for its. Nor does anything wait for the priority
+of a run that is idle, because it makes no progress or its agent is away. While its agent is away it
+counts for its job and client alone.
 """
 
 from __future__ import annotations
@@ -17,7 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A run as limits see it. client, storage: "" where it uses none. reads: from the storage."""
+    """A run as limits see it. client, storage: "" where it uses none. reads: from the storage.
+
+    about: its client also where the director does it. has_priority: see the module, as for the
+    others.
+    """
 
     id: str
     job: str
@@ -26,6 +35,23 @@ class Contender:
     priority: int
     reads: bool = False
     allows_mixed: bool = False
+    about: str = ""
+    has_priority: bool = True
+    is_housekeeping: bool = False
+    is_idle: bool = False
+    is_lost: bool = False
+
+    def meets(self, other: Contender) -> bool:
+        """Whether their priorities are compared."""
+        if not (self.has_priority and other.has_priority):
+            return False
+        if (self.about or self.client) and (self.about or self.client) == (
+            other.about or other.client
+        ):
+            return True
+        return bool(self.storage and self.storage == other.storage) and (
+            self.is_housekeeping or other.is_housekeeping
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +84,12 @@ def choose(
     use = _Use(occupied)
     start: list[str] = []
     reasons: dict[str, str] = {}
-    held_back: Contender | None = None
+    held_back: list[Contender] = []
     for contender in sorted(waiting, key=lambda one: one.priority):
         reason = _reason(contender, occupied, held_back) or use.reason(contender, limits)
         if reason:
             reasons[contender.id] = reason
-            held_back = held_back or contender
+            held_back.append(contender)
             continue
         start.append(contender.id)
         occupied.append(contender)
@@ -72,20 +98,26 @@ def choose(
 
 
 def _reason(
-    contender: Contender, occupied: Sequence[Contender], held_back: Contender | None
+    contender: Contender, occupied: Sequence[Contender], held_back: Sequence[Contender]
 ) -> str:
-    if held_back is not None and held_back.priority < contender.priority:
-        return f"waits behind run {held_back.id[:8]}, which has priority {held_back.priority}"
-    if not occupied:
+    for other in held_back:
+        if other.priority < contender.priority and other.meets(contender):
+            return f"waits behind {_named(other)}"
+    met = [one for one in occupied if not (one.is_idle or one.is_lost) and one.meets(contender)]
+    if not met:
         return ""
-    first = min(one.priority for one in occupied)
-    if contender.priority > first:
-        return f"waits for runs of priority {first} to end"
-    last = max(one.priority for one in occupied)
-    mixes = contender.allows_mixed and all(one.allows_mixed for one in occupied)
-    if contender.priority < last and not mixes:
-        return f"waits for runs of priority {last} to end, which it may not be mixed with"
+    first = min(met, key=lambda one: one.priority)
+    if contender.priority > first.priority:
+        return f"waits for {_named(first)} to end"
+    last = max(met, key=lambda one: one.priority)
+    mixes = contender.allows_mixed and all(one.allows_mixed for one in met)
+    if contender.priority < last.priority and not mixes:
+        return f"waits for {_named(last)} to end, which it may not be mixed with"
     return ""
+
+
+def _named(one: Contender) -> str:
+    return f"run {one.id[:8]} of job {one.job}, which has priority {one.priority}"
 
 
 class _Use:
@@ -101,10 +133,12 @@ class _Use:
             self.add(one)
 
     def add(self, one: Contender) -> None:
-        self._all += 1
         self._jobs[one.job] += 1
         if one.client:
             self._clients[one.client] += 1
+        if one.is_lost:
+            return
+        self._all += 1
         if one.storage:
             self._storages[one.storage] += 1
             self._reads[one.storage] += one.reads

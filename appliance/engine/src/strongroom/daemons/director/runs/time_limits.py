@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # How long a run continues without a connection to its agent; Max Wait Time of the job wins.
 LOST_SECONDS: Final = 6 * 3600
+# How long a run without a limit of its own may make no progress. The longest that is known without
+# any is a script that dumps a large database.
+STALLED_SECONDS: Final = 24 * 3600
 LOST_ID: Final = "agent-lost"
 
 
@@ -48,6 +51,9 @@ def overdue(active: ActiveRun, job: JobSettings | None, now: float) -> Ending | 
         if now - active.lost_at >= (patience or LOST_SECONDS):
             reason = f"agent {active.record.client} has not been back for too long"
             return Ending("failed", reason, LOST_ID)
+    if active.ends_at is None and active.idle_seconds(now) >= STALLED_SECONDS:
+        hours = STALLED_SECONDS // 3600
+        return Ending("failed", f"it made no progress for {hours} hours", "time-limit")
     return None
 
 
