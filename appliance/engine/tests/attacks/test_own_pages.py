@@ -304,7 +304,7 @@ def test_a_reader_of_few_rights_does_nothing_that_is_denied(director):
         ):
             assert ann.act(target, **body).status_code == 403, target
         assert ann.act("/notices/retry").status_code == 403
-        answer = ann.look(f"/restore?snapshot={first}&way=folder&target=/etc")
+        answer = ann.look(f"/restore?snapshot={first}&path=/&way=folder&target=/etc")
         assert "files may not be restored to /etc" in ParsedPage(answer.text).text
         assert "data-body" not in answer.text
 

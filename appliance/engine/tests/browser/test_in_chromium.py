@@ -29,7 +29,7 @@ def targets(director):
         "/search?name=*.jpg",
         f"/compare?before={first.id}&after={second.id}",
         f"/restore?snapshot={first.id}&path={tree}/home&way=content&target=/srv/restore",
-        f"/restore?snapshot={first.id}&way=folder&target=no",
+        f"/restore?snapshot={first.id}&path=/&way=folder&target=no",
         "/notices",
         "/configuration",
         "/resource?kind=Job&name=nightly-web1",

@@ -45,8 +45,16 @@ def test_a_missing_path_is_told_once_and_displaces_no_whole_snapshot(
 
     def told() -> list[tuple[str, str]]:
         notices = [one for asked in web.asked for one in asked.json["notices"]]
-        assert all(str(disk) in one["title"] for one in notices)
+        assert all(str(disk) in one["title"] for one in notices if one["event"] == "path-missing")
         return [(one["event"], one["state"]) for one in notices]
+
+    def failed() -> str:
+        run = house.run("both")
+        assert run["state"] == "failed"
+        wait_for(lambda: house.get(f"/runs/{run['id']}")["concluded"], lambda: house.director.log)
+        assert str(here) in run["error"]
+        assert str(here) in house.log(run["id"])
+        return str(run["id"])
 
     def back_up(state: str) -> str:
         run = house.run("both")
@@ -67,3 +75,15 @@ def test_a_missing_path_is_told_once_and_displaces_no_whole_snapshot(
     wait_for(lambda: len(told()) > 1, lambda: house.director.log)
     assert told() == [("path-missing", "open"), ("path-missing", "resolved")]
     assert kept() == [back]
+    for path in (here, disk):
+        shutil.rmtree(path)
+    first = failed()
+    wait_for(lambda: len(web.asked) > 2, lambda: house.director.log)
+    (notice,) = web.asked[-1].json["notices"]
+    assert (notice["event"], str(here) in notice["detail"]) == ("job-failed", True)
+    assert first[:8] in notice["remedy"]
+    newest = failed()
+    wait_for(
+        lambda: newest[:8] in house.get("/status")["problems"][0]["remedy"],
+        lambda: house.director.log,
+    )

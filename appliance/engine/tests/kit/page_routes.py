@@ -51,8 +51,8 @@ def every_page(snapshot: str = _ABSENT, other: str = _ABSENT, run: str = _ABSENT
         "/search": ("/search", "/search?name=*"),
         "/compare": (f"/compare?before={snapshot}&after={other}",),
         "/restore": (
-            f"/restore?snapshot={snapshot}",
-            f"/restore?snapshot={snapshot}&way=folder&target=/srv/restore",
+            f"/restore?snapshot={snapshot}&path=/",
+            f"/restore?snapshot={snapshot}&path=/&way=folder&target=/srv/restore",
         ),
         "/restores": ("/restores",),
         "/notices": ("/notices",),

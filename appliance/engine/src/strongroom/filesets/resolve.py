@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from strongroom.sources.source import Source, Stream
 
 _LIST_BYTES_LIMIT: Final = 64 << 20
+_MOST_NAMED: Final = 3
 _ON_AGENT: Final = ("\\<", "\\|")
 
 
@@ -74,7 +75,10 @@ def resolve_fileset(spec: FileSetSpec, *, allow_commands: bool = False) -> Resol
             roots += [FileSetRoot(path, b"/" + path, number) for path in source.paths()]
             sources.append(source)
     if not roots and not sources:
-        raise SourceError(f"nothing that FileSet {spec.name} names is there")
+        why = [f"/{printable(one.path)}: {one.text}" for one in problems] + notes
+        more = f"; and {len(why) - _MOST_NAMED} more" if len(why) > _MOST_NAMED else ""
+        shown = "; ".join(why[:_MOST_NAMED]) or "it names nothing"
+        raise SourceError(f"FileSet {spec.name}: nothing is left to back up: {shown}{more}")
     excludes = [*map(os.fsdecode, _names(spec.excludes, allow_commands=allow_commands))]
     rules = FileSetRules(msgspec.structs.replace(spec, excludes=tuple(excludes)), tuple(roots))
     return ResolvedFileSet(rules, _FileSetSource(roots, sources), tuple(problems), tuple(notes))

@@ -24,6 +24,7 @@ EVENTS: Final[dict[str, Severity]] = {
     "certificate-expired": "error",
     "token-expiring": "warning",
     "disk-nearly-full": "warning",
+    "disk-filling": "warning",
     "disk-full": "error",
     "storage-unreachable": "error",
     "false-snapshot": "error",

@@ -252,7 +252,8 @@ class _Backup:
             def finish() -> Snapshot:
                 listing.finish()
                 if not listing.pages:
-                    raise SourceError("there is nothing to back up")
+                    shown = ", ".join(f"/{printable(path)}" for path in paths[:3])
+                    raise SourceError(f"there is nothing to back up in {shown or 'no path'}")
                 self._write_index()
                 return self._snapshot(paths, base, coordinator, listing)
 

@@ -58,6 +58,32 @@ async def test_a_disk_that_fills_is_told_when_nearly_full_when_full_and_when_it_
 
 
 @in_loop
+async def test_a_disk_that_will_be_full_within_days_is_told(director, told, disk):
+    told.configure(job("nightly"), storage=f'Repository = "{director.folder}/repository"')
+    await director.open()
+    disk["used"] = 10
+    # It fills by ten percent, but shrinks again each day: nothing will be full.
+    for _ in range(10):
+        await director.service.notices.measure()
+        await told.look(DAY)
+    assert told.events() == []
+    for used in range(14, 46, 4):
+        disk["used"] = used
+        await director.service.notices.measure()
+        await told.look(DAY)
+    assert told.events() == []
+    for used in (60, 75):
+        disk["used"] = used
+        await director.service.notices.measure()
+        await told.look(DAY)
+    assert told.events() == [("disk-filling", "open")]
+    disk["used"] = 98
+    assert await looked(director, told) == [("disk-full", "open")]
+    disk["used"] = 20
+    assert await looked(director, told) == [("disk-full", "resolved")]
+
+
+@in_loop
 async def test_the_thresholds_of_a_disk_can_be_set(director, told, disk):
     storage = f'Repository = "{director.folder}/repository"; Nearly Full At = 40; Full At = 0'
     told.configure(job("nightly"), storage=storage)

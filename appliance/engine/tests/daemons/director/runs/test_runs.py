@@ -521,7 +521,8 @@ async def test_levels_follow_what_is_there(director):
     assert await back_up(6) == ("incremental", "5")
     await director.go(31 * 86400)
     assert await back_up(7) == ("full", "")
-    texts = [run.reason for run in await director.runs() if "older" in run.reason]
+    texts = [await director.texts(run.id) for run in await director.runs()]
+    texts = [text for text in texts if "older" in text]
     assert any("Max Full Interval" in text for text in texts)
 
 
@@ -542,7 +543,7 @@ async def test_a_changed_fileset_makes_the_next_backup_full(director):
     run = await director.start("nightly")
     assert agent.order().level == "full"
     await director.backed_up(agent, run.id, 3)
-    assert "FileSet has changed" in (await director.run(run.id)).reason
+    assert "FileSet has changed" in await director.texts(run.id)
 
 
 @in_loop

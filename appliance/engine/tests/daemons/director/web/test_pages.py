@@ -165,6 +165,23 @@ def test_a_snapshot_is_browsed_from_its_root_down(admin, own_director):
     assert "Pictures/" in page.text
 
 
+def test_a_restore_with_nothing_chosen_restores_nothing(admin, own_director):
+    snapshot = own_director.snapshots[0].id
+    for query in ("", "&way=folder&target=/srv/restore", "&way=place"):
+        answer = admin.look(f"/restore?snapshot={snapshot}{query}")
+        assert answer.status_code == 422
+        assert "data-body" not in answer.text
+    body = {"snapshot": snapshot, "client": "web1", "target": "/srv/restore", "paths": []}
+    assert admin.act("/restores", **body).status_code == 422
+    files = shown(admin, f"/snapshots/{snapshot}")
+    (everything,) = (one["href"] for one in files.all("a") if "/restore" in one.get("href", ""))
+    page = shown(admin, f"{everything}&way=folder&target=/srv/restore")
+    assert "Everything: 6 files" in page.text
+    bodies = [json.loads(one["data-body"]) for one in page.all("input") if "data-body" in one]
+    assert [one["paths"] for one in bodies] == [["/"], ["/"]]
+    assert admin.act("/restores", **bodies[1]).status_code == 200
+
+
 def test_a_name_that_is_not_utf8_is_chosen_and_restored_exactly(admin, own_director, web1):
     snapshot = own_director.snapshots[0].id
     folder = f"{tree_of(own_director)}/home"

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_TEXT: Final = 1000
+_TEXTS: Final = ("title", "detail", "remedy")
 
 
 class Condition(NamedTuple):
@@ -152,8 +153,11 @@ def settle(
             _end(connection, incident.id, now_ns)
             del lasting[incident.topic]
         for condition in worst.values():
-            if condition.topic not in lasting:
+            mine = lasting.get(condition.topic)
+            if mine is None:
                 lasting[condition.topic] = _add(connection, _new(condition, now_ns))
+            elif _says_otherwise(condition, mine):
+                lasting[condition.topic] = _follow(connection, condition, mine)
         messages += announcer.due(list(lasting.values()), queued)
         insert_messages(connection, messages)
     return True
@@ -222,7 +226,10 @@ def _has_news(
     if any(one.topic not in worst and judged(one) for one in lasting):
         return True
     return any(
-        one.topic not in topics or _is_worse(one, topics[one.topic]) for one in worst.values()
+        one.topic not in topics
+        or _is_worse(one, topics[one.topic])
+        or _says_otherwise(one, topics[one.topic])
+        for one in worst.values()
     )
 
 
@@ -234,10 +241,27 @@ def _is_worse(condition: Condition, incident: Incident) -> bool:
     return EVENTS[condition.event] == "error" and not incident.is_error
 
 
+def _says_otherwise(condition: Condition, incident: Incident) -> bool:
+    """Whether what lasts has another text by now: of the run that failed last, for example."""
+    return condition.event == incident.event and any(
+        _shown(condition, name) != getattr(incident, name) for name in _TEXTS
+    )
+
+
+def _follow(connection: Connection, condition: Condition, incident: Incident) -> Incident:
+    texts = {name: _shown(condition, name) for name in _TEXTS}
+    changed = update(INCIDENTS).where(INCIDENTS.c.id == incident.id)
+    connection.execute(changed.values(**texts))
+    return msgspec.structs.replace(incident, **texts)
+
+
+def _shown(condition: Condition, name: str) -> str:
+    return printable(str(plain(getattr(condition, name))), _LONGEST_TEXT)
+
+
 def _new(condition: Condition, now_ns: int) -> Incident:
     fields = {name: plain(value) for name, value in condition._asdict().items()}
-    for name in ("title", "detail", "remedy"):
-        fields[name] = printable(fields[name], _LONGEST_TEXT)
+    fields |= {name: _shown(condition, name) for name in _TEXTS}
     return Incident(
         id=clock.random_bytes(8).hex(),
         severity=EVENTS[condition.event],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.clock import SECOND_NS
+from strongroom.daemons.director.capacity import full_at, note_space, shrinks_by
 from strongroom.daemons.director.catalog.incidents import Condition
-from strongroom.errors import StrongroomError
+from strongroom.errors import CatalogError, StrongroomError
 from strongroom.net.storage.place import parse_place
 from strongroom.net.storage.store import RemoteStore
 from strongroom.printable import printable
@@ -25,16 +28,22 @@ REACH: Final = "storage:"
 _FAILURES: Final = 2
 # A disk is no longer full when it is so many percent below the threshold.
 _BELOW: Final = 2
+_SOON_DAYS: Final = 7
+_DAY_NS: Final = 86400 * SECOND_NS
 _FREE: Final = "strongroom_storage_free_bytes"
 _SIZE: Final = "strongroom_storage_size_bytes"
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What was seen of one storage: used percent, None before the first look; failures in a row."""
+    """What was seen of one storage: used percent, None before the first look; failures in a row.
+
+    full_ns: when its disk will be full as it fills now, 0 where that is not known.
+    """
 
     used: float | None = None
     space: Space | None = None
+    full_ns: int = 0
     failures: int = 0
     error: str = ""
     failing_since_ns: int = 0
@@ -66,6 +75,10 @@ class StorageWatch:
             seen.space = space
             self.context.repository_spaces[storage] = space
             seen.used = 100.0 * (1 - space.free_bytes / space.size_bytes)
+            with suppress(CatalogError):
+                catalog = self.context.catalog
+                note_space(catalog, storage, space)
+                seen.full_ns = full_at(space, shrinks_by(catalog, storage, space) or 0.0)
 
     def spaces(self) -> dict[str, Space]:
         """The space at each storage, as last measured; without those where it is not known."""
@@ -122,6 +135,27 @@ class StorageWatch:
                         storage=name,
                     )
                     break
+            else:
+                yield from _filling(name, seen, DISK + name in lasting)
+
+
+def _filling(name: str, seen: _Seen, lasts: bool) -> Iterator[Condition]:
+    """A disk that will be full within days, before any threshold is reached."""
+    most_days = _SOON_DAYS + (_BELOW if lasts else 0)
+    now_ns = clock.now_ns()
+    if seen.space is None or not seen.full_ns or seen.full_ns > now_ns + most_days * _DAY_NS:
+        return
+    days = max(0.0, (seen.full_ns - now_ns) / _DAY_NS)
+    free = f"{seen.space.free_bytes / (1 << 30):,.1f} GiB are free"
+    yield Condition(
+        event="disk-filling",
+        topic=DISK + name,
+        title=f"the disk of storage {name} will be full within {_SOON_DAYS} days",
+        detail=f"about {days:.0f} days are left at the rate of the last days, {free}",
+        remedy="prune, keep less, or enlarge the disk",
+        since_ns=now_ns,
+        storage=name,
+    )
 
 
 def _space(store: Store, place: str) -> Space | None:

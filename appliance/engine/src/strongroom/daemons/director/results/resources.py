@@ -83,7 +83,8 @@ class Capacity:
     """The space of a Storage.
 
     daily_bytes: what backups of the last weeks stored a day, None where these are too few to tell.
-    full_ns: when its disk is full at that rate if nothing is removed, 0 where that cannot be told.
+    full_ns: when its disk is full at the rate at which its free space shrank, 0 where that is not
+    known.
     stored_bytes: of all packs, 0 if not measured.
     """
 

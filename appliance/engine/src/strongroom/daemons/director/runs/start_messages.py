@@ -193,7 +193,6 @@ def _backup(context: DirectorContext, record: RunRecord) -> StartMessage:
         "parent": decided.parent,
         "pool": pool,
         "fileset_digest": digest,
-        "reason": decided.reason,
     }
     return StartMessage(message, changes, tuple(lines))
 

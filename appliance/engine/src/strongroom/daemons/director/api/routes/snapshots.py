@@ -194,6 +194,8 @@ async def permitted_restore(wanted: NewRestore, asked: ApiRequest) -> RestoreReq
     job = _permitted_job(asked, wanted.job, wanted.client or found.client)
     if wanted.subpath is not None and wanted.paths:
         raise UsageError("give paths or a subpath, not both")
+    if "paths" in wanted.model_fields_set and not wanted.paths:
+        raise UsageError("paths names nothing; leave it out, or name / in it, for everything")
     paths = tuple(_absolute(path_bytes(path)) for path in wanted.paths)
     subpath = b"" if wanted.subpath is None else _absolute(path_bytes(wanted.subpath))
     if wanted.in_place and subpath:

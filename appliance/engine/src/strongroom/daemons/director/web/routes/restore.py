@@ -53,7 +53,9 @@ async def prepare(
     written: list[PlacedFile] = []
     body: dict[str, Any] = {}
     refused = ""
-    if way:
+    if not chosen:
+        refused = "Nothing is chosen, so nothing would be restored."
+    elif way:
         try:
             body = _body(found.id, chosen, client, way, target, overwrite)
             request = await api.permitted_restore(NewRestore(**body), asked)
@@ -78,6 +80,7 @@ async def prepare(
         is_whole=len(written) <= _MOST_SHOWN,
         most=_MOST_SHOWN,
         body={} if refused else {"dry_run": body | {"dry_run": True}, "restore": body},
+        is_everything=b"/" in chosen,
         is_previewed=bool(way) and not refused,
     )
 
@@ -99,7 +102,7 @@ def _body(
         if len(paths) != 1:
             raise UsageError("the content of one folder goes right into a target, not of several")
         body["subpath"] = paths[0]
-    elif paths:
+    else:
         body["paths"] = paths
     if way == "place":
         body["in_place"] = True
