@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING
 
 from strongroom.content.codecs import ZSTD
 from strongroom.content.digests import BLOCK_ID_SIZE, block_id, chunk_id, ids_and_lengths
+from strongroom.filesets.recorded import encode_selection
 from strongroom.repo.keys.wrapping import Argon2Cost
+from strongroom.repo.left_out import LeftOut
 from strongroom.repo.listing.page import encode_page
 from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING
 from strongroom.repo.repository import Repository
-from strongroom.repo.snapshots import PageReference, Snapshot, Totals
+from strongroom.repo.snapshots import (
+    PageReference,
+    Snapshot,
+    Totals,
+)
 from strongroom.rows.entry_counts import count_entries
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows, new_rows
 from strongroom.rows.views import join_path
@@ -92,6 +98,7 @@ def back_up(
     edit: Callable[[Rows], None] | None = None,
     forge: Callable[[bytes], bytes] = bytes,
     paths: tuple[bytes, ...] = (b"",),
+    records: bool = True,
 ) -> Snapshot:
     """Store everything in the directory `tree` as if it were the root; its own row comes first.
 
@@ -112,7 +119,7 @@ def back_up(
     if edit is not None:
         for rows in found:
             edit(rows)
-    return store(repository, pack, found, forge, paths)
+    return store(repository, pack, found, forge, paths, records=records)
 
 
 def store(
@@ -121,8 +128,10 @@ def store(
     found: list[Rows],
     forge: Callable[[bytes], bytes] = bytes,
     paths: tuple[bytes, ...] = (b"",),
+    *,
+    records: bool = True,
 ) -> Snapshot:
-    """Commit rows whose content is in `pack`."""
+    """Commit rows whose content is in `pack`; records: and that nothing was left out."""
     footers = [pack.finish()] if pack.block_count else []
     listing_pack = repository.new_pack(KIND_LISTING)
     builder = PageBuilder()
@@ -145,7 +154,12 @@ def store(
     repository.write_index(footers)
     whole = count_entries(found)
     totals = Totals(whole.files, whole.directories, whole.others, whole.content_bytes)
-    snapshot = Snapshot(host="host", paths=paths, totals=totals, pages=tuple(references))
+    # Nothing is left out but sockets.
+    left_out = LeftOut(encode_selection(None)) if records else None
+    pages_of_it = tuple(references)
+    snapshot = Snapshot(
+        host="host", paths=paths, totals=totals, pages=pages_of_it, left_out=left_out
+    )
     with repository.lease("host", os.getpid(), "test") as lease:
         committed = repository.commit(snapshot, lease)
     return repository.snapshot(committed.id)

@@ -40,7 +40,7 @@ class RestoreLines:
         """See RestoreObserver."""
         path = shown_path(step.path)
         self._terminal.emit({"type": "entry", "action": step.action, "path": path})
-        self._terminal.line(f"{step.action:<10}{printable(path)}")
+        self._terminal.line(f"{step.action.replace('-', ' '):<9} {printable(path)}")
 
     def left_out(self, left_out: LeftOut) -> None:
         """See RestoreObserver."""

@@ -12,13 +12,17 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from strongroom.errors import UsageError
 from strongroom.printable import printable
+from strongroom.rows.left_out import EXCLUDED, MARKED
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE
 from strongroom.scan.patterns import Patterns, read_pattern_file
 
 if TYPE_CHECKING:
     from array import array
+    from collections.abc import Mapping
 
 CACHE_TAG_NAME: Final = b"CACHEDIR.TAG"
 CACHE_TAG_SIGNATURE: Final = b"Signature: 8a477f597d28d172789f06886806bc55"
@@ -30,12 +34,14 @@ class Judgement(NamedTuple):
 
     kept: for each whether it has a row; None: all have. left: directories that have a row but are
     not entered. treatments: one byte an entry, a position in the table of treatments; None: all
-    have the job's settings.
+    have the job's settings. noted: why names are left out where that does not follow from their
+    names (of `rows.left_out`); b"" is the directory itself.
     """
 
     kept: list[bool] | None
     left: frozenset[bytes] = frozenset()
     treatments: bytes | None = None
+    noted: Mapping[bytes, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,34 +67,42 @@ class SelectionOptions:
     exclude_smaller_than_bytes: int | None = None
 
 
+class SelectionRules(msgspec.Struct, frozen=True):
+    """The options, pattern files read, as a snapshot records them.
+
+    patterns: each with whether it ignores case. markers: name and header.
+    """
+
+    patterns: tuple[tuple[bytes, bool], ...] = ()
+    markers: tuple[tuple[bytes, bytes], ...] = ()
+    smallest_bytes: int = 0
+    largest_bytes: int | None = None
+
+
 class Selection:
-    """Compiled options; made by `compile_selection`."""
+    """Compiled rules."""
 
-    def __init__(
-        self,
-        patterns: Patterns | None,
-        markers: tuple[tuple[bytes, bytes], ...],
-        smallest_bytes: int,
-        largest_bytes: int | None,
-    ) -> None:
-        self._patterns = patterns
-        self._markers = markers
-        self._smallest_bytes = smallest_bytes
-        self._largest_bytes = largest_bytes
-
-    def judge(self, path: bytes, names: list[bytes], stats: array[int]) -> Judgement:
-        """What to do with `names`; arguments as of `filter`."""
-        return Judgement(self.filter(path, names, stats))
+    def __init__(self, rules: SelectionRules) -> None:
+        """Raises UsageError for a pattern that is not well formed."""
+        self.rules = rules
+        self._patterns = Patterns(rules.patterns) if rules.patterns else None
+        self._markers = rules.markers
+        self._smallest_bytes = rules.smallest_bytes
+        self._largest_bytes = rules.largest_bytes
 
     def filter(self, path: bytes, names: list[bytes], stats: array[int]) -> list[bool] | None:
-        """For each of `names` whether it is kept; None when all are.
+        """For each of `names` whether `judge` keeps it; None when it keeps all."""
+        return self.judge(path, names, stats).kept
+
+    def judge(self, path: bytes, names: list[bytes], stats: array[int]) -> Judgement:
+        """What to do with `names`.
 
         `path` is the directory, which must be the working directory; `stats` as `stat_rows`
         returns it. `names` may be a slice of the directory.
         """
         marker = self._marker_present()
         if marker is not None:
-            return [name == marker for name in names]
+            return Judgement([name == marker for name in names], noted={b"": MARKED})
         keep: list[bool] | None = None
         asked = self._patterns.for_directory(path) if self._patterns is not None else None
         if asked is not None:
@@ -100,11 +114,14 @@ class Selection:
                 keep = [not one for one in excluded]
         if self._smallest_bytes or self._largest_bytes is not None:
             fits = self._fitting_sizes(stats)
-            keep = fits if keep is None else [a and b for a, b in zip(keep, fits, strict=True)]
-        return None if keep is None or all(keep) else keep
+            if not all(fits):
+                noted = {name: EXCLUDED for name, fit in zip(names, fits, strict=True) if not fit}
+                keep = fits if keep is None else [a and b for a, b in zip(keep, fits, strict=True)]
+                return Judgement(keep, noted=noted)
+        return Judgement(keep)
 
     def reason(self, path: bytes, name: bytes, mode: int, size_bytes: int) -> str:
-        """Why `filter` left `name` out; the directory `path` must be the working directory."""
+        """Why `judge` left `name` out; the directory `path` must be the working directory."""
         if (marker := self._marker_present()) is not None:
             return f"its folder holds {printable(marker)}"
         is_directory = stat.S_ISDIR(mode)
@@ -153,7 +170,7 @@ def compile_selection(options: SelectionOptions) -> Selection | None:
         raise UsageError("the size limits leave no file to back up")
     if not patterns and not markers and not smallest and largest is None:
         return None
-    return Selection(Patterns(patterns) if patterns else None, markers, smallest, largest)
+    return Selection(SelectionRules(tuple(patterns), markers, smallest, largest))
 
 
 def _parse_marker(text: bytes) -> tuple[bytes, bytes]:

@@ -27,6 +27,8 @@ from strongroom.filesets.blocks import (
 )
 from strongroom.filesets.exclusions import Judgement
 from strongroom.filesets.spec import FileSetSpec  # noqa: TC001 - msgspec reads annotations
+from strongroom.rows.left_out import EXCLUDED as EXCLUDED_BY_STATE
+from strongroom.rows.left_out import MARKED
 from strongroom.rows.rows import COLUMN_COUNT, DEVICE, MODE, SIZE
 from strongroom.rows.views import join_path, path_key, split_path
 from strongroom.scan.attributes import read_flags_of
@@ -73,6 +75,7 @@ class _Verdict(NamedTuple):
     kept: list[bool] | None
     blocks: list[int] | None
     left: frozenset[bytes]
+    noted: dict[bytes, int]
 
 
 class FileSetSelection:
@@ -80,6 +83,7 @@ class FileSetSelection:
 
     def __init__(self, rules: FileSetRules, *, tells_treatments: bool) -> None:
         """Raises UsageError for a regular expression that is not well formed."""
+        self.rules = rules
         self._name = rules.spec.name
         excludes = PathGlobs(rules.spec.excludes, ignores_case=False, crosses_slashes=True)
         self._includes = [IncludeBlocks(include, excludes) for include in rules.spec.includes]
@@ -117,6 +121,7 @@ class FileSetSelection:
                 None if rest.kept is None else [True, *rest.kept],
                 rest.left,
                 None if rest.treatments is None else first + rest.treatments,
+                rest.noted,
             )
         roots = self._reaching(path)
         modes = stats[MODE::COLUMN_COUNT].tolist()
@@ -125,7 +130,7 @@ class FileSetSelection:
         if len(roots) == 1 and forced is None:
             (verdict,) = verdicts
             told = self._told(roots[0], verdict, len(names)) if self._tells_treatments else None
-            return Judgement(verdict.kept, verdict.left, told)
+            return Judgement(verdict.kept, verdict.left, told, verdict.noted)
         return self._joined(names, roots, verdicts, forced or {})
 
     def reason(self, path: bytes, name: bytes, mode: int, size_bytes: int) -> str:
@@ -151,6 +156,9 @@ class FileSetSelection:
         kept = []
         left = set()
         told = bytearray()
+        noted: dict[bytes, int] = {}
+        for verdict in verdicts:
+            noted |= verdict.noted
         tables = [
             self._told(root, verdict, len(names))
             for root, verdict in zip(roots, verdicts, strict=True)
@@ -162,6 +170,11 @@ class FileSetSelection:
                 if verdict.kept is None or verdict.kept[row]
             ]
             kept.append(bool(keepers) or name in forced)
+            if kept[-1]:
+                noted.pop(name, None)
+            elif not roots:
+                # A directory above is left out, for whatever reason.
+                noted[name] = EXCLUDED_BY_STATE
             if name in forced:
                 told.append(forced[name] or (tables[keepers[0]][row] if keepers else 0))
                 continue
@@ -172,6 +185,7 @@ class FileSetSelection:
             None if all(kept) else kept,
             frozenset(left),
             bytes(told) if self._tells_treatments else None,
+            noted,
         )
 
     def _verdict(
@@ -193,6 +207,7 @@ class FileSetSelection:
         blocks = include.blocks
         used = {include.default} if decided is None else {*decided} - {EXCLUDED}
         kept = None
+        noted: dict[bytes, int] = {}
         if decided is not None and EXCLUDED in decided:
             kept = [one != EXCLUDED for one in decided]
         if any(blocks[one].bounds_sizes or blocks[one].options.honor_no_dump for one in used):
@@ -205,12 +220,15 @@ class FileSetSelection:
                         (stat.S_ISREG(modes[row]) and not block.fits_size(sizes[row]))
                         or (block.options.honor_no_dump and _is_no_dump(place + name, modes[row]))
                     )
+                    if not kept[row]:
+                        noted[name] = EXCLUDED_BY_STATE
         rows = [row for row, is_directory in enumerate(directories) if is_directory]
         if include.markers:
             for row in rows:
                 if has_marker(place + names[row], include.markers):
                     kept = kept or [True] * len(names)
                     kept[row] = False
+                    noted[names[row]] = MARKED
         left: frozenset[bytes] = frozenset()
         if rows:
             own_device = os.stat(place or b".").st_dev
@@ -224,7 +242,7 @@ class FileSetSelection:
                     join_path(path, names[row]),
                 )
             )
-        return _Verdict(kept, decided, left)
+        return _Verdict(kept, decided, left, noted)
 
     def _reaching(self, path: bytes) -> tuple[FileSetRoot, ...]:
         """The roots whose Includes reach this directory, the innermost first."""

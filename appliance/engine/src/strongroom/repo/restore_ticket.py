@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from strongroom.repo.keys.roles import RestoreKey
+    from strongroom.repo.left_out import LeftOut
     from strongroom.repo.set_aside import SetAside
     from strongroom.repo.snapshots import PageReference
     from strongroom.rows.rows import Rows
@@ -106,7 +107,7 @@ class TicketRepository(Repository):
     def snapshots(self, set_aside: SetAside | None = None) -> list[Snapshot]:
         """The ticket's snapshot, without its pages."""
         del set_aside
-        return [msgspec.structs.replace(self._snapshot, pages=())]
+        return [msgspec.structs.replace(self._snapshot, pages=(), left_out=None)]
 
     def snapshot(self, name: str) -> Snapshot:
         """The ticket's snapshot; of chosen paths only the pages, and totals, of those."""
@@ -136,6 +137,7 @@ def make_ticket(
     listing = Listing(snapshot.pages, repository.block_reader(client), takes_any_xattrs=True)
     wanted = _Wanted(listing, snapshot.pages)
     chosen = [path for path in paths if not any(_is_above(other, path) for other in paths)]
+    left_out = snapshot.left_out
     if not chosen or b"" in chosen:
         pages = snapshot.pages
         for rows in listing.rows():
@@ -145,6 +147,7 @@ def make_ticket(
         for path in sorted(set(chosen), key=path_key):
             wanted.add_path(path)
         pages = wanted.pages()
+        left_out = _left_out_of(snapshot.left_out, chosen)
         totals = wanted.totals()
     blocks = b"".join([*wanted.blocks, *(page.block_id for page in pages)])
     holding = {pack.pack_id for pack in client.packs_holding(blocks)}
@@ -158,7 +161,7 @@ def make_ticket(
     return _encode(
         receiver,
         _Ticket(
-            msgspec.structs.replace(snapshot, pages=pages, totals=totals),
+            msgspec.structs.replace(snapshot, pages=pages, totals=totals, left_out=left_out),
             keys.chunk_key,
             keys.block_key,
             b"".join(_pack_entries(repository.store, restore_key, snapshot.owner, sorted(holding))),
@@ -251,6 +254,21 @@ class _Wanted:
 def _is_above(other: bytes, path: bytes) -> bool:
     """Whether `path` is below another chosen path."""
     return path != other and (not other or path.startswith(join_path(other, b"")))
+
+
+def _left_out_of(left_out: LeftOut | None, chosen: Sequence[bytes]) -> LeftOut | None:
+    """What was left out in the chosen paths and in the directories that lead to them."""
+    if left_out is None:
+        return None
+    places = {
+        directory: names
+        for directory, names in left_out.places.items()
+        if any(
+            directory == path or _is_above(path, directory) or _is_above(directory, path)
+            for path in chosen
+        )
+    }
+    return msgspec.structs.replace(left_out, places=places)
 
 
 def _pack_entries(

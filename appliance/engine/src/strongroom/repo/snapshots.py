@@ -38,6 +38,7 @@ from strongroom.printable import printable
 from strongroom.repo.keys.derivation import agree, derive_key, public_of
 from strongroom.repo.keys.owners import CLIENT_ID_SIZE
 from strongroom.repo.keys.roles import Key, PutKey, RestoreKey, required_restore_key
+from strongroom.repo.left_out import LeftOut, decode_left_out, encode_left_out
 from strongroom.repo.set_aside import is_of_one_object
 from strongroom.rows.byte_totals import bytes_together
 
@@ -79,6 +80,12 @@ class PageReference(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     content_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
+class _ListedPage(PageReference, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A page as a snapshot lists it; left_out: with the first one, of the whole snapshot."""
+
+    left_out: bytes = b""
+
+
 class Totals(msgspec.Struct, frozen=True):
     """What a snapshot holds, and the cost of making it.
 
@@ -114,6 +121,7 @@ class ListingSeal(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One snapshot; `pages` is empty in one read with a put key, `listing` in one not stored yet.
 
+    left_out: what its backup left out; None where that is not known, or no pages were read.
     host, generation: the client whose it is; owner: its id.
     missing_paths: how many of the paths that were named were not there.
     Times are unix nanoseconds: start and end by the client's clock, server by the store's
@@ -142,6 +150,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
     owner: bytes = b""
     pages: tuple[PageReference, ...] = ()
+    left_out: LeftOut | None = None
 
     @property
     def short_id(self) -> str:
@@ -159,9 +168,8 @@ def encode_snapshot(key: PutKey, snapshot: Snapshot, cipher: int) -> bytes:
     public = public_of(ephemeral)
     shared = agree(ephemeral, key.restore_public)
     pages_key = _pages_key(shared, public, key.restore_public, key.client_id)
-    pages = seal_object(
-        pages_key, _PAGES_LABEL, _pack(msgspec.msgpack.encode(snapshot.pages)), cipher
-    )
+    listed = msgspec.msgpack.encode(_listed(snapshot.pages, encode_left_out(snapshot.left_out)))
+    pages = seal_object(pages_key, _PAGES_LABEL, _pack(listed), cipher)
     listing = ListingSeal(blake3(public).update(pages).digest(), *_totals_of(snapshot.pages))
     text = msgspec.msgpack.encode(
         msgspec.structs.replace(
@@ -172,6 +180,7 @@ def encode_snapshot(key: PutKey, snapshot: Snapshot, cipher: int) -> bytes:
             id="",
             owner=b"",
             pages=(),
+            left_out=None,
         )
     )
     if len(text) > ENVELOPE_SIZE_LIMIT:
@@ -224,11 +233,14 @@ def decode_snapshot(key: Key, name: str, data: bytes, *, pages: bool = False) ->
     if blake3(sealed_pages).digest() != snapshot.listing.digest:
         raise DamageError(f"{what} has another listing than it says; run check")
     page_list: tuple[PageReference, ...] = ()
+    left_out = None
     if pages:
-        page_list = _decode_pages(_open_pages(key, owner, sealed_pages), what)
+        page_list, left_out = _decode_pages(_open_pages(key, owner, sealed_pages), what)
         if _totals_of(page_list) != (snapshot.listing.row_count, snapshot.listing.content_bytes):
             raise DamageError(f"{what} lists more or less than it says; run check")
-    return msgspec.structs.replace(snapshot, id=name, owner=owner, pages=page_list)
+    return msgspec.structs.replace(
+        snapshot, id=name, owner=owner, pages=page_list, left_out=left_out
+    )
 
 
 def write_snapshot(store: Store, key: PutKey, snapshot: Snapshot, cipher: int) -> Snapshot:
@@ -236,7 +248,9 @@ def write_snapshot(store: Store, key: PutKey, snapshot: Snapshot, cipher: int) -
     data = encode_snapshot(key, snapshot, cipher)
     name = object_name(data)
     store.put_durable("snapshots", name, data)
-    return msgspec.structs.replace(decode_snapshot(key, name, data), pages=snapshot.pages)
+    return msgspec.structs.replace(
+        decode_snapshot(key, name, data), pages=snapshot.pages, left_out=snapshot.left_out
+    )
 
 
 def read_snapshot(store: Store, key: Key, name: str, *, pages: bool = False) -> Snapshot:
@@ -373,14 +387,34 @@ def _totals_of(pages: Iterable[PageReference]) -> tuple[int, int]:
     )
 
 
-def _decode_pages(packed: bytes, what: str) -> tuple[PageReference, ...]:
+def _listed(pages: tuple[PageReference, ...], left_out: bytes) -> tuple[PageReference, ...]:
+    """The pages as a snapshot lists them."""
+    if not left_out or not pages:
+        return pages
+    first = msgspec.structs.asdict(pages[0])
+    return (_ListedPage(**first, left_out=left_out), *pages[1:])
+
+
+def _decode_pages(packed: bytes, what: str) -> tuple[tuple[PageReference, ...], LeftOut | None]:
+    """The pages, and what was left out."""
     limit_bytes = min(_PAGES_SIZE_LIMIT, _PAGES_SPARE_BYTES + len(packed) * _PAGES_MOST_RATIO)
     text = _unpack(packed, what, limit_bytes)
     # A reference in memory takes a hundred times what it takes compressed, if ids could repeat.
     count = array_size(text)
     if count * BLOCK_ID_SIZE > len(packed) + _PAGES_SPARE * BLOCK_ID_SIZE:
         raise DamageError(f"{what} claims {count} pages in {len(packed)} bytes; run check")
-    return decode(text, tuple[PageReference, ...], what)
+    listed = decode(text, tuple[_ListedPage, ...], what)
+    pages = tuple(
+        PageReference(
+            page.first_directory,
+            page.first_name,
+            page.block_id,
+            page.row_count,
+            page.content_bytes,
+        )
+        for page in listed
+    )
+    return pages, decode_left_out(listed[0].left_out, what) if listed else None
 
 
 def _open_pages(key: Key, owner: bytes, rest: memoryview) -> bytes:

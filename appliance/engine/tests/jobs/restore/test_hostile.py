@@ -11,6 +11,7 @@ import pytest
 
 from kit.hand_backup import back_up
 from kit.observed_restore import run_restore
+from kit.tree_removal import remove_tree
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.options import EntryKind, Overwrite
 from strongroom.jobs.restore.target_directories import TargetDirectories, check_names, check_path
@@ -203,7 +204,5 @@ def test_directories_are_reached_beyond_path_max_with_few_descriptors(tmp_path):
     finally:
         os.fchdir(here)
         os.close(here)
-        from strongroom.jobs.restore.target_directories import remove_tree
-
-        remove_tree(name, root)
+        remove_tree(os.path.join(os.fsencode(tmp_path), name))
         os.close(root)

@@ -62,7 +62,10 @@ Below a target, and in place on another host than the one backed up, set-id bits
 capabilities and trusted attributes are left out: a program that ran as root there could do so here.
 They are named and counted; --keep-privileges restores them too (through the director only with
 that command in the Command ACL).
---delete removes what the snapshot does not contain, in directories that were backed up.
+--delete removes what the snapshot does not contain, in directories that were backed up. What the
+backup left out stays: excluded entries, folders that it did not enter or could not list, sockets,
+other mounts than that of the path restored. So do the repository, its cache and this program.
+Snapshots of older versions do not say what was left out: with them nothing is removed.
 
 Exit code 3: done, but not everything could be restored or set; failures are counted by kind.
 Exit code 20: the same, and what is stored of some files is damaged or missing; each is named.
@@ -180,6 +183,7 @@ def patterns_of(texts: list[str], ignoring_case: list[str]) -> Patterns | None:
 def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOptions:
     from strongroom.jobs.restore.options import Overwrite, RestoreOptions
 
+    cache_folder = arguments.settings.cache_folder
     target = b"/" if arguments.in_place else os.path.abspath(os.fsencode(arguments.target or "."))
     if target == b"/" and not arguments.in_place:
         raise UsageError("to restore into / use --in-place instead of --target")
@@ -196,6 +200,7 @@ def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOption
         dry_run=arguments.dry_run,
         workers=arguments.workers,
         keeps_privileges=arguments.keep_privileges,
+        in_use=() if cache_folder is None else (cache_folder,),
         tells_steps=bool(terminal.verbose) or (arguments.dry_run and not terminal.quiet),
     )
 
@@ -221,6 +226,7 @@ def _verify(
         finds_extra=options.delete,
         after_restore=not options.in_place,
         keeps_privileges=options.keeps_privileges,
+        in_use=options.in_use,
         workers=options.workers,
     )
     return verify(repository, snapshot, wanted, lambda: show_progress(terminal, "verify"), lines)
@@ -229,6 +235,8 @@ def _verify(
 def _print(
     report: RestoreReport, verified: VerifyReport | None, terminal: Terminal, *, dry_run: bool
 ) -> None:
+    from strongroom.jobs.restore.scope import spared_lines
+
     head = "dry run, nothing was changed: " if dry_run else ""
     terminal.line(head + report.actions_text())
     if not dry_run:
@@ -241,6 +249,8 @@ def _print(
         terminal.line(f"{count:,} {kind}: {_MEANINGS[kind]}")
     for privilege, count in sorted(report.left_out.items()):
         terminal.line(f"{count:,} {privilege} left out; --keep-privileges restores them")
+    for line in spared_lines(report.not_deleted):
+        terminal.line(line)
     if report.problems:
         terminal.line(f"not everything is as in the snapshot; exit code {report.exit_code}")
     if verified is not None:

@@ -27,9 +27,13 @@ from strongroom.jobs.writing.listing import ListingWriter
 from strongroom.jobs.writing.stored_chunks import StoredChunks
 from strongroom.printable import printable
 from strongroom.progress import NullProgress
+from strongroom.repo.left_out import LeftOut
 from strongroom.repo.newest_known import NewestKnown
 from strongroom.repo.packs import KIND_LISTING, PACK_SIZE_BYTES
-from strongroom.repo.snapshots import Snapshot, Totals
+from strongroom.repo.snapshots import (
+    Snapshot,
+    Totals,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -255,7 +259,8 @@ class _Backup:
                     shown = ", ".join(f"/{printable(path)}" for path in paths[:3])
                     raise SourceError(f"there is nothing to back up in {shown or 'no path'}")
                 self._write_index()
-                return self._snapshot(paths, base, coordinator, listing)
+                left_out = self._left_out(coordinator, shards.recorded_rules)
+                return self._snapshot(paths, base, coordinator, listing, left_out)
 
             snapshot = None
             try:
@@ -408,6 +413,7 @@ class _Backup:
         base: Snapshot | None,
         coordinator: Coordinator,
         listing: ListingWriter,
+        left_out: LeftOut | None,
     ) -> Snapshot:
         options = self._options
         counts = coordinator.counts
@@ -445,4 +451,15 @@ class _Backup:
                 **{name: text for name, text in options.attribute_options().items() if text},
             },
             pages=tuple(listing.pages),
+            left_out=left_out,
         )
+
+    def _left_out(self, coordinator: Coordinator, rules: bytes) -> LeftOut | None:
+        places = coordinator.left_out.places()
+        if places is None:
+            self._warnings.append(
+                "too much was left out to record all of it, so restore --delete will remove "
+                "nothing with this snapshot"
+            )
+            return None
+        return LeftOut(rules, places)

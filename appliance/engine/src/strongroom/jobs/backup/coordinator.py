@@ -49,6 +49,7 @@ from strongroom.jobs.backup.stream_rows import StreamRows
 from strongroom.jobs.workers.channel import ChannelClosedError, CoordinatorChannel
 from strongroom.jobs.workers.messages import Failed, error_of
 from strongroom.rows.entry_counts import count_files, hole_bytes
+from strongroom.rows.left_out import UNREAD, VANISHED, LeftOutPlaces
 from strongroom.rows.rows import decode_rows, encode_rows
 from strongroom.scan.share_folders import SHARED, SharePlaces
 from strongroom.sources.problem import UNSIZED
@@ -157,6 +158,7 @@ class Coordinator:
         self._order = Ordering()
         self.counts = BackupCounts(problems=list(known_problems))
         self._said_once: set[Problem] = set()
+        self.left_out = LeftOutPlaces()
         self._streams = StreamRows()
         self._order.add_streams()
         self._places = SharePlaces(share_below)
@@ -276,9 +278,9 @@ class Coordinator:
     def _take_of_node(self, shard: _ShardState, node: Node, message: OfScan) -> None:
         match message:
             case Scanned():
-                self._scanned(shard, node, message.children, message.closed)
+                self._scanned(shard, node, message)
             case Same():
-                self._scanned(shard, node, message.children, message.closed)
+                self._scanned(shard, node, message)
                 self._settled(shard, node)
                 size_bytes = message.size_bytes - sum(map(hole_bytes, node.parent))
                 self._settle(node, node.parent, (message.files, size_bytes))
@@ -292,10 +294,12 @@ class Coordinator:
                 part = self._order.add(node.path, message.number, None, None, message.part)
                 part.standing = node.standing
             case Sliced() | Lost():
-                self._scanned(shard, node, [], [])
+                self._scanned(shard, node, Scanned(node.number, []))
                 self._settled(shard, node)
                 self._order.settle(node, [])
                 if isinstance(message, Lost):
+                    is_gone = message.problem.is_harmless
+                    self.left_out.add(node.path, {b"": VANISHED if is_gone else UNREAD})
                     self._report([message.problem])
 
     def _node_settled(self, shard: _ShardState, node: Node, message: Settled) -> None:
@@ -313,7 +317,7 @@ class Coordinator:
                 rows.page_ends = message.page_ends
             found = (message.files, message.size_bytes)
             tallied = (message.tallied_files, message.read_bytes)
-            self._settle(node, [without_vanished(rows)], found, tallied)
+            self._settle(node, [self._without_vanished(rows)], found, tallied)
 
     def _content_settled(self, shard: _ShardState, read: ContentRead, message: Settled) -> None:
         self._settled(shard, read)
@@ -325,10 +329,15 @@ class Coordinator:
         whole = node.content.settle(read.place, decode_rows(message.rows))
         if whole is not None:
             content, node.content = node.content, None
-            kept = without_vanished(whole)
+            kept = self._without_vanished(whole)
             tallied = (content.tallied_files, content.read_bytes)
             files, size_bytes = count_files(kept.stats)
             self._settle(node, [kept], (files, size_bytes - hole_bytes(kept)), tallied)
+
+    def _without_vanished(self, rows: Rows) -> Rows:
+        kept, gone = without_vanished(rows)
+        self.left_out.add(rows.directory, dict.fromkeys(gone, VANISHED))
+        return kept
 
     def _settle(
         self,
@@ -353,15 +362,14 @@ class Coordinator:
         self.counts.bytes_read += settled.read_bytes
         self._report(problems)
 
-    def _scanned(
-        self, shard: _ShardState, node: Node, children: list[bytes], closed: list[bytes]
-    ) -> None:
+    def _scanned(self, shard: _ShardState, node: Node, found: Scanned | Same) -> None:
+        self.left_out.add(node.path, found.left_out)
         shard.queued -= node.weight
         shard.scanned += 1
         node.is_scanned = True
         prefix = node.path + b"/" if node.path else b""
-        barred = frozenset(closed)
-        for name in children:
+        barred = frozenset(found.closed)
+        for name in found.children:
             way = None
             if node.way is not None and name not in node.way.goals:
                 way = node.way.steps[name]

@@ -116,7 +116,12 @@ def replace_snapshot(
             hole_bytes=writer.hole_bytes,
         )
         new = msgspec.structs.replace(
-            old, pages=pages, totals=totals, error_count=old.error_count + loss.row_count
+            old,
+            pages=pages,
+            totals=totals,
+            error_count=old.error_count + loss.row_count,
+            # Where names are lost, nothing may be deleted for want of them.
+            left_out=None if loss.ranges else old.left_out,
         )
         new_id = repository.commit(new, lease).id
     repository.store.delete("snapshots", old.id)

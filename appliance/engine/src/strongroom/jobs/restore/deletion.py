@@ -1,8 +1,8 @@
 """--delete: removes what an existing directory holds and the snapshot does not.
 
-Only below the paths that were backed up: a snapshot of /home/ann says nothing about what else
-exists in /home. What the patterns leave out is left alone. The existing names are read before
-anything is restored into the directory, so our own temporary names are never among them.
+Only what the backup would have stored (`scope`): a snapshot says nothing about the rest. What the
+patterns leave out is left alone. The existing names are read before anything is restored into the
+directory, so our own temporary names are never among them.
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ import stat
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from strongroom.jobs.restore.choice import WANTED
-from strongroom.jobs.restore.directories import unlink
-from strongroom.jobs.restore.metadata import clear_protection, reason_of
+from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.options import Action, EntryKind
-from strongroom.jobs.restore.target_directories import remove_tree, status_of
+from strongroom.jobs.restore.removal import NOT_RECORDED, Removal
+from strongroom.jobs.restore.scope import Spared
+from strongroom.jobs.restore.target_directories import status_of
 from strongroom.rows.views import join_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from strongroom.jobs.restore.choice import BackedUp, Choice
+    from strongroom.jobs.restore.choice import BackedUp
     from strongroom.jobs.restore.directories import Level
+    from strongroom.jobs.restore.scope import Scope
+    from strongroom.jobs.restore.tally import Tally
     from strongroom.jobs.restore.worker import RowRestorer
 
 
@@ -31,24 +33,21 @@ class Deletions:
     """Compares each existing directory with its rows, slice by slice."""
 
     def __init__(
-        self, restorer: RowRestorer, choice: Choice, backed_up: BackedUp, *, dry_run: bool
+        self, restorer: RowRestorer, scope: Scope, backed_up: BackedUp, *, dry_run: bool
     ) -> None:
         self._restorer = restorer
-        self._choice = choice
+        self._tally: Tally = restorer.tally
         self._backed_up = backed_up
+        self._scope = scope
         self._dry_run = dry_run
+        self._removal = Removal(restorer.directories, scope, self._tally.spare)
+        self._has_told_unknown = False
 
     def begin(self, level: Level) -> None:
         """Read the names in an existing directory, before the first of its rows is restored."""
         if level.is_new or level.present is not None or not self._backed_up(level.place):
             return
-        try:
-            self._restorer.directories.enter(level.place)
-            level.present = sorted(os.listdir(b"."))
-        except OSError as error:
-            self._restorer.tally.place = level.place
-            self._restorer.tally.problem(EntryKind.DELETE, b"", reason_of(error))
-            level.present = []
+        level.present = self._names(level.place)
 
     def compare(self, level: Level, names: Sequence[bytes]) -> None:
         """Remove what is missing among the next names of the snapshot, which are sorted."""
@@ -58,67 +57,65 @@ class Deletions:
         wanted = set(names)
         extra = [name for name in level.present[level.position : stop] if name not in wanted]
         level.position = stop
-        self._remove(level, extra)
+        self._remove(level.place, extra, is_wanted=level.is_wanted)
 
     def end(self, level: Level) -> None:
         """Remove the rest: names after the last row, and what is in directories without rows."""
         if level.present is None:
             return
-        self._remove(level, level.present[level.position :])
+        self._remove(level.place, level.present[level.position :], is_wanted=level.is_wanted)
         level.present = None
         for name in level.existing - level.visited:
             place = join_path(level.place, name)
-            try:
-                self._restorer.directories.enter(place)
-                extra = sorted(os.listdir(b"."))
-            except OSError as error:
-                self._restorer.tally.place = place
-                self._restorer.tally.problem(EntryKind.DELETE, b"", reason_of(error))
-            else:
-                self._remove_from(place, extra, is_wanted=level.is_wanted)
+            self._remove(place, self._names(place), is_wanted=level.is_wanted)
 
-    def _remove(self, level: Level, names: list[bytes]) -> None:
-        self._remove_from(level.place, names, is_wanted=level.is_wanted)
-
-    def _remove_from(self, place: bytes, names: list[bytes], *, is_wanted: bool) -> None:
-        if not names:
-            return
-        tally = self._restorer.tally
-        tally.place = place
+    def _names(self, place: bytes) -> list[bytes]:
         try:
             self._restorer.directories.enter(place)
+            return sorted(os.listdir(b"."))
         except OSError as error:
-            tally.problem(EntryKind.DELETE, b"", reason_of(error))
+            self._problem(place, b"", reason_of(error))
+            return []
+
+    def _remove(self, place: bytes, names: list[bytes], *, is_wanted: bool) -> None:
+        if not names:
             return
-        for name in names:
+        tally = self._tally
+        try:
+            closed = self._scope.closed(place, self._restorer.directories)
+            found = [(name, status) for name in names if (status := status_of(name)) is not None]
+            there = [name for name, _ in found]
+            statuses = [status for _, status in found]
+            wanted = self._scope.chosen(
+                place,
+                there,
+                [stat.S_ISDIR(one.st_mode) for one in statuses],
+                is_wanted=is_wanted,
+            )
+            spared = {} if closed is not None else self._scope.spared(place, there, statuses)
+        except OSError as error:
+            self._problem(place, b"", reason_of(error))
+            return
+        for (name, status), is_meant in zip(found, wanted, strict=True):
+            if not is_meant:
+                continue
+            reason = closed or spared.get(name)
+            if reason is not None:
+                tally.spare(join_path(place, name), reason)
+                if reason is Spared.UNKNOWN and not self._has_told_unknown:
+                    self._has_told_unknown = True
+                    self._problem(place, b"", NOT_RECORDED)
+                continue
             try:
-                status = status_of(name)
-                if status is None or not self._is_wanted(place, name, status, is_wanted):
-                    continue
-                if not self._dry_run:
-                    _remove(name, status)
-                tally.step(Action.DELETED, name)
+                self._restorer.directories.enter(place)
+                is_gone = self._removal.remove(place, name, status, dry_run=self._dry_run)
             except OSError as error:
-                tally.problem(EntryKind.DELETE, name, reason_of(error))
+                self._problem(place, name, reason_of(error))
+                continue
+            if is_gone:
+                tally.place = place
+                tally.step(Action.DELETED, name)
 
-    def _is_wanted(
-        self, place: bytes, name: bytes, status: os.stat_result, is_wanted: bool
-    ) -> bool:
-        if self._choice.takes_all:
-            return True
-        path = self._backed_up.source_of(place)
-        is_directory = stat.S_ISDIR(status.st_mode)
-        (chosen,) = self._choice.choose(path, [name], [is_directory], is_wanted=is_wanted)
-        return chosen == WANTED
-
-
-def _remove(name: bytes, status: os.stat_result) -> None:
-    if not stat.S_ISDIR(status.st_mode):
-        unlink(name)
-        return
-    clear_protection(name)
-    here = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        remove_tree(name, here)
-    finally:
-        os.close(here)
+    def _problem(self, place: bytes, name: bytes, reason: str) -> None:
+        self._tally.place = place
+        self._tally.problem(EntryKind.DELETE, name, reason)

@@ -22,7 +22,7 @@ import msgspec
 
 from strongroom.errors import DamageError
 from strongroom.jobs.restore.existing_entries import is_kept
-from strongroom.jobs.restore.metadata import change_flags, clear_protection, reason_of
+from strongroom.jobs.restore.metadata import change_flags, clear_protection, reason_of, unlink
 from strongroom.jobs.restore.options import Action, EntryKind, RestoreOptions
 from strongroom.jobs.restore.target_directories import PRIVATE_MODE, pinned, status_of
 from strongroom.rows.rows import UNREADABLE
@@ -287,16 +287,6 @@ class Directories:
         tally = self._restorer.tally
         tally.place = place
         tally.problem(EntryKind.ENTRY, name, reason_of(error))
-
-
-def unlink(name: bytes) -> None:
-    """Unlink `name` in the working directory, clearing flags if necessary. Raises OSError."""
-    try:
-        os.unlink(name)
-    except PermissionError:
-        if not clear_protection(name):
-            raise
-        os.unlink(name)
 
 
 def make_private(name: bytes) -> None:

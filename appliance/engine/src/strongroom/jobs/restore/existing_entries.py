@@ -29,10 +29,11 @@ from strongroom.jobs.restore.content import (
 )
 from strongroom.jobs.restore.metadata import clear_protection
 from strongroom.jobs.restore.options import Action, Overwrite
-from strongroom.jobs.restore.target_directories import pinned, remove_tree, temporary_name
+from strongroom.jobs.restore.target_directories import pinned, temporary_name
 
 if TYPE_CHECKING:
     from strongroom.jobs.restore.new_entries import EntryMaker
+    from strongroom.jobs.restore.removal import Removal
     from strongroom.jobs.restore.tally import Tally
     from strongroom.rows.views import RowView
 
@@ -53,12 +54,13 @@ class ExistingEntries:
     """Handles existing names of the directory that `maker` has entered."""
 
     def __init__(
-        self, maker: EntryMaker, tally: Tally, overwrite: Overwrite, *, delete: bool
+        self, maker: EntryMaker, tally: Tally, overwrite: Overwrite, removal: Removal | None
     ) -> None:
+        """removal: removes a directory that is in the place of something else; None: nothing."""
         self._maker = maker
         self._tally = tally
         self._overwrite = overwrite
-        self._delete = delete
+        self._removal = removal
 
     def place(self, row: RowView, status: os.stat_result) -> Action:
         """Make the existing entry what `row` says, as far as the policy allows.
@@ -102,7 +104,7 @@ class ExistingEntries:
             os.rename(name, final_name)
 
     def _remove_directory(self, name: bytes) -> None:
-        if not self._delete:
+        if self._removal is None:
             try:
                 os.rmdir(name)
             except OSError as error:
@@ -111,11 +113,7 @@ class ExistingEntries:
                 reason = "a directory that is not empty is in its place; --delete removes it"
                 raise OSError(error.errno, reason) from error
             return
-        here = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            remove_tree(name, here)
-        finally:
-            os.close(here)
+        self._removal.make_room(self._tally.place, name)
 
     def _is_same_special(self, row: RowView, status: os.stat_result) -> bool:
         if stat.S_ISLNK(row.mode):

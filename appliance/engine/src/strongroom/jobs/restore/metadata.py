@@ -267,6 +267,16 @@ def clear_protection(name: bytes) -> bool:
     return True
 
 
+def unlink(name: bytes) -> None:
+    """Unlink `name` in the working directory, clearing flags if necessary. Raises OSError."""
+    try:
+        os.unlink(name)
+    except PermissionError:
+        if not clear_protection(name):
+            raise
+        os.unlink(name)
+
+
 def reason_of(error: OSError | OverflowError) -> str:
     """The error of a system call, without the path (which the problem has)."""
     if isinstance(error, OSError):

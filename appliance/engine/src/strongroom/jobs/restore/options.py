@@ -16,6 +16,7 @@ from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, DamageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from strongroom.jobs.restore.scope import Spared
     from strongroom.jobs.restore.where_rules import WhereRules
     from strongroom.scan.patterns import Patterns
     from strongroom.scan.privileges import Privilege
@@ -61,6 +62,7 @@ class Action(StrEnum):
     UNCHANGED = "unchanged"
     KEPT = "kept"  # left alone as --overwrite asks
     DELETED = "deleted"
+    SPARED = "not-deleted"  # the snapshot does not have it, and its backup would not have stored it
 
 
 class RestoreProblem(NamedTuple):
@@ -95,7 +97,8 @@ class RestoreOptions:
     includes, excludes: see `choice`. workers: processes; 0 means one a core,
     at most MOST_DEFAULT_WORKERS. tells_steps: report every entry, not only problems. where: rules
     for where the target may really be, None for anywhere. keeps_privileges: restore set-id bits,
-    devices, capabilities and trusted attributes (`scan.privileges`) too.
+    devices, capabilities and trusted attributes (`scan.privileges`) too. in_use: folders from which
+    nothing is deleted, besides those of the repository and of the program.
     """
 
     target: bytes
@@ -110,6 +113,7 @@ class RestoreOptions:
     tells_steps: bool = False
     where: WhereRules | None = None
     keeps_privileges: bool = False
+    in_use: tuple[bytes, ...] = ()
 
     def worker_count(self) -> int:
         """The number of worker processes to start."""
@@ -120,11 +124,15 @@ class RestoreOptions:
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """Report of a restore; `actions`, `problems` and `left_out` count by kind, in no order."""
+    """Report of a restore; all but the last two count by kind, in no order.
+
+    not_deleted: what is not in the snapshot and stays (`scope.Spared`).
+    """
 
     actions: dict[Action, int] = field(default_factory=dict)
     problems: dict[EntryKind, int] = field(default_factory=dict)
     left_out: dict[Privilege, int] = field(default_factory=dict)
+    not_deleted: dict[Spared, int] = field(default_factory=dict)
     written_bytes: int = 0
     elapsed_seconds: float = 0.0
 
@@ -160,6 +168,7 @@ class RestoreReport:
             "actions": {str(action): count for action, count in self.actions.items() if count},
             "problems": {str(kind): count for kind, count in self.problems.items()},
             "left_out": {str(kind): count for kind, count in self.left_out.items()},
+            "not_deleted": {str(kind): count for kind, count in self.not_deleted.items()},
             "written_bytes": self.written_bytes,
             "elapsed_seconds": round(self.elapsed_seconds, 3),
             "differences": None if differences is None else dict(differences),

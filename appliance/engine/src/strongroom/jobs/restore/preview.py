@@ -19,6 +19,7 @@ from strongroom.rows.views import views
 if TYPE_CHECKING:
     from strongroom.jobs.restore.content import ContentSource
     from strongroom.jobs.restore.options import RestoreOptions
+    from strongroom.jobs.restore.scope import Scope
     from strongroom.rows.rows import Rows
     from strongroom.rows.views import RowView
 
@@ -26,8 +27,14 @@ if TYPE_CHECKING:
 class Preview(RowRestorer):
     """Reports what `restore` would do. Extended attributes and flags are not compared."""
 
-    def __init__(self, root_fd: int, source: ContentSource, options: RestoreOptions) -> None:
-        super().__init__(root_fd, source, options)
+    def __init__(
+        self,
+        root_fd: int,
+        source: ContentSource,
+        options: RestoreOptions,
+        scope: Scope | None = None,
+    ) -> None:
+        super().__init__(root_fd, source, options, scope)
         self._overwrite = options.overwrite
 
     def restore(self, place: bytes, rows: Rows, skipped: frozenset[int], *, is_new: bool) -> None:

@@ -24,6 +24,7 @@ import gc
 import os
 import resource
 import signal
+import stat
 from collections import Counter
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NoReturn, Protocol
@@ -41,6 +42,7 @@ from strongroom.jobs.restore.options import (
     Step,
 )
 from strongroom.jobs.restore.preview import Preview
+from strongroom.jobs.restore.scope import Scope, Spared, program_folders, store_folders
 from strongroom.jobs.restore.stored_content import StoredContent
 from strongroom.jobs.restore.stream import RestoreStream
 from strongroom.jobs.restore.target import open_target
@@ -50,6 +52,7 @@ from strongroom.jobs.workers.pool import WorkerPool
 from strongroom.printable import printable
 from strongroom.progress import NullProgress
 from strongroom.repo.listing.reader import Listing
+from strongroom.rows.views import split_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,6 +125,8 @@ class _Restore:
         self._actions: Counter[Action] = Counter()
         self._problems: Counter[EntryKind] = Counter()
         self._left_out: Counter[Privilege] = Counter()
+        self._spared: Counter[Spared] = Counter()
+        self._scope: Scope | None = None
         self._written_bytes = 0
         self._tally: Tally | None = None
         self._running: RestoreStream | None = None
@@ -153,6 +158,7 @@ class _Restore:
             dict(self._actions),
             dict(self._problems),
             dict(self._left_out),
+            dict(self._spared),
             self._written_bytes,
             elapsed_seconds() - started,
         )
@@ -160,7 +166,7 @@ class _Restore:
     def _require_match(self) -> None:
         """Raise NothingMatchedError where --include found nothing: it may be misspelt."""
         options = self._options
-        if self._actions or self._problems or self._left_out:
+        if self._actions or self._problems or self._left_out or self._spared:
             return
         if Choice(options.includes, None).includes(options.subpath):
             return
@@ -172,6 +178,8 @@ class _Restore:
 
     def _restore(self, index: Index, root_fd: int, target_is_new: bool) -> None:
         pool = None
+        if self._options.delete:
+            self._scope = self._new_scope(index)
         if not self._options.dry_run:
             pool = self._pool(index, root_fd)
         try:
@@ -197,7 +205,7 @@ class _Restore:
             self._progress.total(files=files, bytes=totals.data_bytes)
         reader = self._repository.reader_of(self._snapshot, index, _LISTING_CACHE_BYTES)
         make = Preview if options.dry_run else RowRestorer
-        restorer = make(root_fd, StoredContent(reader), options)
+        restorer = make(root_fd, StoredContent(reader), options, self._scope)
         self._tally = restorer.tally
         stream = self._running = RestoreStream(
             Listing(self._snapshot.pages, reader, _LISTING_PAGES, takes_any_xattrs=True),
@@ -209,10 +217,28 @@ class _Restore:
             self._snapshot.paths,
             self._snapshot.totals.data_bytes,
             self._report,
+            self._scope,
         )
         stream.run(target_is_new=target_is_new)
         if target_is_new and not stream.has_target_row and not options.dry_run:
             os.chmod(b"/proc/self/fd/%d" % root_fd, 0o777 & ~self._umask)
+
+    def _new_scope(self, index: Index) -> Scope:
+        options = self._options
+        reader = self._repository.reader_of(self._snapshot, index, _LISTING_CACHE_BYTES)
+        listing = Listing(self._snapshot.pages, reader, 1, takes_any_xattrs=True)
+        base = b"" if options.in_place else options.subpath
+        row = listing.lookup(options.subpath)
+        if row is not None and base and not stat.S_ISDIR(row.mode):
+            base = split_path(base)[0]
+        return Scope(
+            self._snapshot,
+            listing,
+            Choice(options.includes, options.excludes),
+            base,
+            options.subpath,
+            (*options.in_use, *program_folders(), *store_folders(self._repository.store)),
+        )
 
     def _pool(self, index: Index, root_fd: int) -> RestorePool:
         def work(channel: WorkerChannel[RestoreTask]) -> None:
@@ -222,7 +248,7 @@ class _Restore:
                 source = StoredContent(
                     repository.reader_of(self._snapshot, index, WORKER_CACHE_BYTES)
                 )
-                serve(channel, RowRestorer(root_fd, source, self._options), source)
+                serve(channel, RowRestorer(root_fd, source, self._options, self._scope), source)
 
         gc.freeze()  # so that workers go on sharing what is loaded
         return WorkerPool(self._options.worker_count(), work, decode_task, decode_reply)
@@ -239,6 +265,7 @@ class _Restore:
         for step in tally.steps:
             self._observer.step(step)
         self._actions.update(tally.actions)
+        self._spared.update(tally.spared)
         self._written_bytes += tally.written_bytes
         self._progress.add(files=row_count, bytes=content_bytes, errors=len(tally.problems))
         tally.clear()

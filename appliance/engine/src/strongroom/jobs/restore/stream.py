@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.restore.choice import Choice
     from strongroom.jobs.restore.messages import LateFlags, RestorePool, RestoreReply
     from strongroom.jobs.restore.options import RestoreOptions
+    from strongroom.jobs.restore.scope import Scope
     from strongroom.jobs.restore.worker import RowRestorer
     from strongroom.repo.listing.reader import Listing
 
@@ -81,7 +82,9 @@ class RestoreStream:
         roots: tuple[bytes, ...],
         total_bytes: int,
         report: Callable[[int, int], None],
+        scope: Scope | None = None,
     ) -> None:
+        """scope: of what is deleted; None: nothing is."""
         self._listing = listing
         self._choice = choice
         self._options = options
@@ -109,8 +112,9 @@ class RestoreStream:
         self._backed_up = BackedUp(roots, self._base)
         self._directories = Directories(restorer, options, self._backed_up)
         self._deletions: Deletions | None = None
-        if options.delete:
-            self._deletions = Deletions(restorer, choice, self._backed_up, dry_run=options.dry_run)
+        # What is beside a single file was not asked about.
+        if scope is not None and not self._is_file:
+            self._deletions = Deletions(restorer, scope, self._backed_up, dry_run=options.dry_run)
         self._flags_for_later: list[LateFlags] = []
 
     def run(self, *, target_is_new: bool) -> None:

@@ -10,6 +10,7 @@ from strongroom.jobs.restore.options import Action, EntryKind, LeftOut, RestoreP
 from strongroom.rows.views import join_path
 
 if TYPE_CHECKING:
+    from strongroom.jobs.restore.scope import Spared
     from strongroom.scan.privileges import Privilege
 
 
@@ -27,6 +28,7 @@ class Tally:
         self.problems: list[RestoreProblem] = []
         self.steps: list[Step] = []
         self.left_out: list[LeftOut] = []
+        self.spared: Counter[Spared] = Counter()
         self.written_bytes = 0
 
     def problem(self, kind: EntryKind, name: bytes, reason: str) -> None:
@@ -43,6 +45,12 @@ class Tally:
     def leave_out(self, kind: Privilege, place: bytes, name: bytes) -> None:
         """Record a privilege that is not restored; only in the process that reports."""
         self.left_out.append(LeftOut(kind, join_path(place, name) if name else place))
+
+    def spare(self, path: bytes, reason: Spared) -> None:
+        """Record what was not removed; only in the process that reports."""
+        self.spared[reason] += 1
+        if self.tells_steps:
+            self.steps.append(Step(Action.SPARED, path))
 
     def take_counts(self) -> TallyCounts:
         """Return all counts, to be sent to another process, and clear them."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from strongroom.clock import random_bytes
@@ -141,48 +141,3 @@ def status_of(name: bytes) -> os.stat_result | None:
         return os.lstat(name)
     except FileNotFoundError:
         return None
-
-
-def remove_tree(name: bytes, parent_fd: int) -> None:
-    """Remove the directory `name` in `parent_fd` with everything in it, without following links.
-
-    Not recursive, so depth is not limited. Raises OSError; what was removed before is gone.
-    """
-    levels: list[tuple[int, bytes, list[bytes]]] = []
-    fd = _open_to_empty(name, parent_fd)
-    levels.append((fd, name, []))
-    try:
-        levels[-1][2].extend(_without_files(fd))
-        while levels:
-            fd, own_name, subdirectories = levels[-1]
-            if subdirectories:
-                child = subdirectories.pop()
-                child_fd = _open_to_empty(child, fd)
-                levels.append((child_fd, child, []))
-                levels[-1][2].extend(_without_files(child_fd))
-            else:
-                above = levels[-2][0] if len(levels) > 1 else parent_fd
-                os.rmdir(own_name, dir_fd=above)
-                levels.pop()
-                os.close(fd)
-    finally:
-        for fd, _, _ in levels:
-            with suppress(OSError):
-                os.close(fd)
-
-
-def _open_to_empty(name: bytes, parent_fd: int) -> int:
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(name, flags, dir_fd=parent_fd)
-
-
-def _without_files(fd: int) -> list[bytes]:
-    """Unlink everything but directories in `fd`; returns the names of the directories."""
-    subdirectories = []
-    for text in os.listdir(fd):
-        name = os.fsencode(text)
-        if stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode):
-            subdirectories.append(name)
-        else:
-            os.unlink(name, dir_fd=fd)
-    return subdirectories

@@ -30,12 +30,14 @@ from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.new_entries import EntryMaker
 from strongroom.jobs.restore.options import Action, EntryKind, RestoreOptions
 from strongroom.jobs.restore.plain_files import create_plain
+from strongroom.jobs.restore.removal import Removal
 from strongroom.jobs.restore.tally import Tally
 from strongroom.jobs.restore.target_directories import TargetDirectories, status_of
 from strongroom.rows.rows import UNREADABLE, Rows, decode_rows
 from strongroom.rows.views import RowReader, RowView
 
 if TYPE_CHECKING:
+    from strongroom.jobs.restore.scope import Scope, Spared
     from strongroom.jobs.restore.stored_content import StoredContent
     from strongroom.jobs.workers.channel import WorkerChannel
 
@@ -46,13 +48,19 @@ _OPEN_PARTS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLO
 class RowRestorer:
     """Restores the rows of one directory after the other, from `source` below `root_fd`."""
 
-    def __init__(self, root_fd: int, source: ContentSource, options: RestoreOptions) -> None:
+    def __init__(
+        self,
+        root_fd: int,
+        source: ContentSource,
+        options: RestoreOptions,
+        scope: Scope | None = None,
+    ) -> None:
+        """scope: of what may be removed; None: nothing may."""
         self.tally = Tally(tells_steps=options.tells_steps)
         self.directories = TargetDirectories(root_fd)
         self.maker = EntryMaker(self.directories, source, self.tally)
-        self.existing = ExistingEntries(
-            self.maker, self.tally, options.overwrite, delete=options.delete
-        )
+        removal = None if scope is None else Removal(self.directories, scope, _ignore)
+        self.existing = ExistingEntries(self.maker, self.tally, options.overwrite, removal)
         # Inodes whose first name does not match the snapshot, so nothing may be linked to it.
         self.unusable: list[tuple[int, int]] = []
 
@@ -149,6 +157,10 @@ class RowRestorer:
             refuse_dead_target(error)
             return reason_of(error)
         return None
+
+
+def _ignore(_place: bytes, _reason: Spared) -> None:
+    """What stays is told as the reason why its directory does."""
 
 
 def serve(

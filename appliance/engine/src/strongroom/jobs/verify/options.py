@@ -36,7 +36,8 @@ class VerifyOptions:
     from_disk: flush the file system first and read past its cache. finds_extra: also look for
     entries that the snapshot does not hold, below the paths that were backed up. after_restore: a
     restore below a target has just made the tree; so `root` itself, which keeps its own attributes,
-    is not compared. keeps_privileges: as of that restore; what it leaves out is no difference.
+    is not compared. keeps_privileges, in_use: as of that restore; what it leaves out or does not
+    delete is no difference.
     """
 
     root: bytes
@@ -50,6 +51,7 @@ class VerifyOptions:
     finds_extra: bool = True
     after_restore: bool = False
     keeps_privileges: bool = True
+    in_use: tuple[bytes, ...] = ()
     workers: int = 0
 
     def worker_count(self) -> int:

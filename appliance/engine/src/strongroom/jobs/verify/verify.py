@@ -4,7 +4,7 @@ Every row is compared with the live entry: type, owner, mode, size, mtime, link 
 number, extended attributes, ACLs, flags and which names are one inode; and, when asked, content:
 chunk by chunk against the chunks' ids, or as a whole against the rows' signatures. Neither needs
 the stored content, so no data is fetched. Entries that only the tree has are searched for below
-the paths that were backed up; sockets are never in a snapshot and do not count.
+the paths that were backed up; what the backup left out does not count (`restore.scope`).
 
 Nothing is changed, and no link is followed. One process streams the listing and looks for extra
 entries; forked workers (`worker`) compare.
@@ -29,6 +29,8 @@ from strongroom.clock import elapsed_seconds
 from strongroom.errors import NothingMatchedError, OperatingSystemError, PathNotFoundError
 from strongroom.jobs.restore.choice import LEFT_OUT, WANTED, BackedUp, Choice
 from strongroom.jobs.restore.metadata import reason_of
+from strongroom.jobs.restore.removal import Removal
+from strongroom.jobs.restore.scope import Scope, program_folders, store_folders
 from strongroom.jobs.restore.stored_content import StoredContent
 from strongroom.jobs.restore.target_directories import (
     TargetDirectories,
@@ -56,7 +58,7 @@ from strongroom.rows.views import join_path, split_path
 from strongroom.scan.privileges import without_privileges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from contextlib import AbstractContextManager
 
     from strongroom.jobs.verify.options import VerifyOptions
@@ -136,6 +138,7 @@ class _Verification:
         self._live_of: dict[tuple[int, int], tuple[int, int]] = {}
         self._stored_of: dict[tuple[int, int], tuple[int, int]] = {}
         self._levels: list[_Level] = []
+        self._scope: Scope | None = None
 
     def run(self, show: Callable[[], AbstractContextManager[Progress]]) -> VerifyReport:
         started = elapsed_seconds()
@@ -194,6 +197,15 @@ class _Verification:
         listing = Listing(self._snapshot.pages, reader, _LISTING_PAGES, takes_any_xattrs=True)
         windows = Windows(submit, Marks())
         path = self._options.subpath
+        if self._finds_extra and self._snapshot.left_out is not None:
+            self._scope = Scope(
+                self._snapshot,
+                listing,
+                self._choice,
+                self._base,
+                path,
+                (*self._options.in_use, *program_folders(), *store_folders(self._repository.store)),
+            )
         if not path:
             totals = self._snapshot.totals
             files = totals.files + totals.directories + totals.others
@@ -351,10 +363,16 @@ class _Verification:
     def _tell_extra(self, level: _Level, names: list[bytes]) -> None:
         if not names:
             return
+        if self._scope is not None and self._scope.closed(level.place, self._directories):
+            return
         os.fchdir(self._directories.descriptor(level.place))
-        for name in names:
-            status = status_of(name)
-            if status is None or stat.S_ISSOCK(status.st_mode):
+        found = [(name, status) for name in names if (status := status_of(name)) is not None]
+        spared: Collection[bytes] = ()
+        if self._scope is not None:
+            there = [name for name, _ in found]
+            spared = self._scope.spared(level.place, there, [status for _, status in found])
+        for name, status in found:
+            if name in spared or stat.S_ISSOCK(status.st_mode):
                 continue
             if not self._choice.takes_all:
                 (chosen,) = self._choice.choose(
@@ -365,8 +383,21 @@ class _Verification:
                 )
                 if chosen != WANTED:
                     continue
+            if self._scope is not None and not self._holds_extra(level.place, name, status):
+                continue
             reason = "the snapshot does not hold it"
             self._tell(LiveDifference("extra", join_path(level.place, name), reason))
+
+    def _holds_extra(self, place: bytes, name: bytes, status: os.stat_result) -> bool:
+        """Whether not all that is in an entry was left out by the backup."""
+        assert self._scope is not None
+        removal = Removal(self._directories, self._scope, lambda _path, _reason: None)
+        os.fchdir(self._directories.descriptor(place))
+        try:
+            removal.remove(place, name, status, dry_run=True)
+        except OSError:
+            return True
+        return removal.count > 0
 
     def _take_reply(self, reply: RowsCompared, row_count: int, content_bytes: int) -> None:
         self._row_count += reply.row_count

@@ -62,6 +62,7 @@ def _restore(
     limiter: Limiter,
 ) -> JobEnded:
     from strongroom.jobs.restore.restore import restore
+    from strongroom.jobs.restore.scope import spared_lines
 
     with _opened(description, request, limiter) as (repository, snapshot, security):
         entries = _EntryLog(output)
@@ -73,6 +74,8 @@ def _restore(
         entries.finish()
     head = "dry run, nothing was changed: " if options.dry_run else ""
     output.log("info", head + report.actions_text())
+    for line in spared_lines(report.not_deleted):
+        output.log("info", line)
     is_damaged = report.exit_code == DamageError.exit_code
     return JobEnded(
         status="done" if report.is_complete else "incomplete",

@@ -32,6 +32,7 @@ from strongroom.jobs.backup.shards.shared_pace import ATTRIBUTES, EXAMINE, LIST,
 from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, NameSlice, name_slices
 from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES
 from strongroom.rows.entry_counts import count_files
+from strongroom.rows.left_out import VANISHED
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, comparison_digest, decode_rows
 from strongroom.scan.attributes import read_flags_of, read_xattrs, supports_xattrs
 from strongroom.scan.directory import (
@@ -213,27 +214,30 @@ class DirectoryScan:
         results = yield Lot(calls, 0, EXAMINE, len(names))
         flat = array("q")
         kept: list[bytes] = []
+        unseen: dict[bytes, int] = {}
         for window, (columns, failures) in zip(windows, results, strict=True):
             flat.extend(columns)
             kept += without_failures(window, failures)
             problems += [problem(path, failure.name, failure.error) for failure in failures]
-        found = FoundRows(kept, flat, flat[MODE::COLUMN_COUNT].tolist())
+            unseen.update(dict.fromkeys((failure.name for failure in failures), VANISHED))
+        found = FoundRows(kept, flat, flat[MODE::COLUMN_COUNT].tolist(), noted=unseen)
         selection = self._rules.selection
         if selection is None or not (wanted.selects or self._rules.treatments):
             if self._rules.tells_entries:
                 self._send(Examined(left_out(None, path, found, None)))
             return without(found, None)
         (judged,) = yield Lot([partial(_at, fd, selection.judge, path, kept, flat)])
-        kept_rows, left, treatments = judged
+        kept_rows, left, treatments, noted = judged
         if not wanted.selects:
             # Directories leading to the given paths are always kept.
-            kept_rows, left = None, frozenset()
+            kept_rows, left, noted = None, frozenset(), {}
         if kept_rows is not None and kept and kept[0] == ROOT_NAME:
             kept_rows[0] = True
         if self._rules.tells_entries:
             (entries,) = yield Lot([partial(_at, fd, left_out, selection, path, found, kept_rows)])
             self._send(Examined(entries))
-        return without(found._replace(left=left, treatments=treatments), kept_rows)
+        found = found._replace(left=left, treatments=treatments, noted={**unseen, **noted})
+        return without(found, kept_rows)
 
     def _compared(
         self,
@@ -245,7 +249,7 @@ class DirectoryScan:
     ) -> Steps:
         """Report the directory as equal to the parent's, or read what changed."""
         task, path = wanted.task, wanted.path
-        names, flat, modes, _, treatments = found
+        names, flat, modes, _, treatments, _ = found
         joined = b"\0".join(names)
         if names and names[0] == ROOT_NAME:
             joined = joined[len(ROOT_NAME) :]  # the root's own row is named b""
@@ -256,7 +260,8 @@ class DirectoryScan:
         if digest is not None and comparison_digest(joined, flat) == digest:
             if self._rules.tells_entries:
                 self._send(Examined(taken(path, found, (), (), devices)))
-            self._send(Same(task, *count_files(flat), *children))
+            names, closed, left = children
+            self._send(Same(task, *count_files(flat), names, closed, left))
             return
         self._send(Scanned(task, *children))
         work = DirectoryWork(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.errors import UsageError
 from strongroom.filesets.exclusions import SelectionOptions, compile_selection
+from strongroom.filesets.recorded import encode_selection
 from strongroom.filesets.rules import FileSetSelection
 from strongroom.jobs.backup.count_ahead import CountAhead
 from strongroom.jobs.backup.options import compressions_of
@@ -86,6 +87,7 @@ class ShardGroup:
             options.allows_empty,
             unsized_devices(),
         )
+        self.recorded_rules = encode_selection(selection)
         self._paths = paths
         self._counts_ahead = counts_ahead
         self.count: CountAhead | None = None

@@ -102,12 +102,13 @@ class Finish(WorkerMessage, frozen=True, tag="finish"):
 class Scanned(WorkerMessage, frozen=True, tag="scanned"):
     """The directories that a scan found; sent before any content is read.
 
-    closed: those that others may not search.
+    closed: those that others may not search. left_out: as of `FoundDirectories`.
     """
 
     task: int
     children: list[bytes]
     closed: list[bytes] = msgspec.field(default_factory=list)
+    left_out: dict[bytes, int] = msgspec.field(default_factory=dict)
 
 
 class ContentIsRead(WorkerMessage, frozen=True, tag="content-is-read"):
@@ -141,6 +142,7 @@ class Same(WorkerMessage, frozen=True, tag="same"):
     size_bytes: int
     children: list[bytes]
     closed: list[bytes] = msgspec.field(default_factory=list)
+    left_out: dict[bytes, int] = msgspec.field(default_factory=dict)
 
 
 class ParentWanted(WorkerMessage, frozen=True, tag="parent"):
