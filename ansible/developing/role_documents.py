@@ -1,6 +1,9 @@
-"""Write what follows from the roles' argument specs: defaults, READMEs and the reference of the inventory.
+"""Write what follows from the table of variables, meta/variables.yml.
 
-The specs of the engine's knobs are written first, from the engine's own table.
+These are the roles' argument specs, defaults and READMEs, the reference of the inventory, and the JSON schema of
+inventories for editors.
+
+The engine's knobs in it are written first, from the engine's own table.
 
     role_documents.py [--check]
 
@@ -9,6 +12,8 @@ With --check nothing is written; files that differ are named, and the exit code 
 
 from __future__ import annotations
 
+import copy
+import json
 import re
 import sys
 from pathlib import Path
@@ -20,6 +25,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 LINE = 120
 KNOBS = "      # Knobs of the engine, made from its table by `make roles`.\n"
 END_OF_KNOBS = "      # End of the knobs.\n"
+TABLE = PROJECT / "meta/variables.yml"
+# Columns of the table that argument specs of Ansible do not have.
+OWN_COLUMNS = ("minimum", "maximum", "form", "sets", "in_force")
 
 
 class OnOneLine(list):
@@ -40,7 +48,7 @@ SpecsDumper.add_representer(
 
 
 def knob_specs() -> str:
-    """The options of the engine's knobs, as they stand in the specs of the role agent."""
+    """The options of the engine's knobs, as they stand in the table."""
     sys.path.insert(0, str(PROJECT / "appliance/engine/src"))
     from strongroom.knobs.document import role_arguments
 
@@ -53,16 +61,85 @@ def knob_specs() -> str:
 
 
 def with_knobs(text: str) -> str:
-    """The text of argument specs, with the knobs of the engine as it is."""
+    """The text of the table, with the knobs of the engine as it is."""
     before, _, rest = text.partition(KNOBS)
     _, _, after = rest.partition(END_OF_KNOBS)
     return before + KNOBS + knob_specs() + END_OF_KNOBS + after
 
 
-def options_of(role: Path) -> dict[str, Any]:
-    """The options of the role's main entry point."""
-    specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text())
-    return specs["argument_specs"]["main"]
+def argument_specs(role: Path, main: dict[str, Any]) -> str:
+    """The text of meta/argument_specs.yml: of the table what Ansible knows."""
+    entry = {key: value for key, value in main.items() if key != "exports"}
+    entry["options"] = {name: as_ansible_has_it(option) for name, option in main["options"].items()}
+    specs = {"main": entry}
+    # A report is made of hosts as they are; one that lacks a required variable is reported too.
+    required = any(option.get("required") for option in main["options"].values())
+    if (role / "tasks/report.yml").exists() and not required:
+        specs["report"] = {
+            "short_description": "What is wanted beside what is in effect",
+            "description": "Compares, and changes nothing.",
+            "options": copy.deepcopy(entry["options"]),
+        }
+    dumped = yaml.dump({"argument_specs": specs}, Dumper=SpecsDumper, sort_keys=False, width=LINE - 10)
+    return "# Made from meta/variables.yml by `make roles`.\n# yamllint disable rule:line-length\n" + dumped
+
+
+def as_ansible_has_it(option: dict[str, Any]) -> dict[str, Any]:
+    """An option without the columns that only our checks and documents read."""
+    kept = {key: copy.deepcopy(value) for key, value in option.items() if key not in OWN_COLUMNS}
+    for key in ("choices", "default"):
+        if isinstance(kept.get(key), list) and len(str(kept[key])) < LINE - 30 and "{" not in str(kept[key]):
+            kept[key] = OnOneLine(kept[key])
+    if "options" in kept:
+        kept["options"] = {name: as_ansible_has_it(inner) for name, inner in kept["options"].items()}
+    return kept
+
+
+def schema(specs: dict[Path, dict[str, Any]]) -> str:
+    """The JSON schema of a file of variables: group_vars, host_vars."""
+    options = {name: option for main in specs.values() for name, option in main["options"].items()}
+    whole = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Variables of Strongroom in group_vars and host_vars",
+        "type": ["object", "null"],
+        "properties": {name: value_schema(option) for name, option in sorted(options.items())},
+        # Whatever else begins so is misspelt.
+        "patternProperties": {
+            f"^strongroom_(?!({'|'.join(sorted(n.removeprefix('strongroom_') for n in options))})$)": False
+        },
+        "$defs": {"template": {"type": "string", "pattern": r"\{\{|\{%"}},
+    }
+    return json.dumps(whole, indent=2) + "\n"
+
+
+def value_schema(option: dict[str, Any]) -> dict[str, Any]:
+    """The schema of one variable, with its description. A template may stand for any value."""
+    text = plain(" ".join(paragraphs(option["description"])))
+    return {"description": text, "anyOf": [{"$ref": "#/$defs/template"}, bare_schema(option, option["type"])]}
+
+
+def bare_schema(option: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The schema of a value without a template."""
+    if kind == "list":
+        return {"type": "array", "items": bare_schema(option, option["elements"])}
+    if kind == "dict":
+        inner = option.get("options", {})
+        found: dict[str, Any] = {"type": "object"}
+        if inner:
+            found["properties"] = {name: value_schema(one) for name, one in inner.items()}
+            found["required"] = [name for name, one in inner.items() if one.get("required")]
+            found["additionalProperties"] = False
+        return found
+    if kind == "bool":
+        return {"type": "boolean"}
+    if kind in ("int", "float"):
+        bounds = {key: option[key] for key in ("minimum", "maximum") if key in option}
+        return {"type": "integer" if kind == "int" else "number", **bounds}
+    if "choices" in option:
+        # In YAML a bare yes or no is a truth.
+        truths = [word == "yes" for word in ("yes", "no") if word in option["choices"]]
+        return {"enum": [*option["choices"], *truths]}
+    return {"type": ["string", "number"]}
 
 
 def paragraphs(description: str | list[str]) -> list[str]:
@@ -97,12 +174,14 @@ def markdown(text: str) -> str:
 def value(given: Any) -> str:
     """A value as YAML on one line."""
     text = yaml.safe_dump(given, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
-    return {"''": '""', "null": '""'}.get(text, text).replace("'", '"')
+    if isinstance(given, str) and text.startswith(("'", '"')):
+        return json.dumps(given, ensure_ascii=False)
+    return '""' if given is None else text.replace("'", '"')
 
 
 def defaults(main: dict[str, Any]) -> str:
     """The text of defaults/main.yml."""
-    parts = ["# Made from meta/argument_specs.yml by `make roles`."]
+    parts = ["# Made from meta/variables.yml by `make roles`."]
     for name, option in main["options"].items():
         if "default" in option:
             line = f"{name}: {value(option['default'])}"
@@ -119,7 +198,15 @@ def described(option: dict[str, Any]) -> str:
         kind = f"list of {option['elements']}"
     if "choices" in option:
         kind = ", ".join(f"`{choice}`" for choice in option["choices"])
+    if "minimum" in option:
+        kind += f", {option['minimum']} to {option['maximum']}"
     return kind
+
+
+def remarks(option: dict[str, Any]) -> str:
+    """What an option sets and what puts a change into force, for the end of its description."""
+    found = f" Sets {option['sets']}." if "sets" in option else ""
+    return found + (f" A change takes a {option['in_force']}." if "in_force" in option else "")
 
 
 def rows(options: dict[str, Any], prefix: str = "") -> list[str]:
@@ -128,7 +215,7 @@ def rows(options: dict[str, Any], prefix: str = "") -> list[str]:
     for name, option in options.items():
         default = "required" if option.get("required") else f"`{value(option.get('default'))}`"
         text = " ".join(markdown(part) for part in paragraphs(option["description"]))
-        told.append(f"| `{prefix}{name}` | {described(option)} | {default} | {text} |")
+        told.append(f"| `{prefix}{name}` | {described(option)} | {default} | {text}{remarks(option)} |")
         told += rows(option.get("options", {}), f"{prefix}{name}.")
     return told
 
@@ -142,7 +229,7 @@ def readme(role: Path, main: dict[str, Any]) -> str:
     """The text of README.md."""
     parts = [
         f"# strongroom.backup.{role.name}",
-        "<!-- Made from meta/argument_specs.yml by `make roles`. -->",
+        "<!-- Made from meta/variables.yml by `make roles`. -->",
         f"{main['short_description']}.",
         *[markdown(part) for part in paragraphs(main["description"])],
         f"```yaml\n- hosts: all\n  become: true\n  roles:\n    - role: strongroom.backup.{role.name}\n```",
@@ -163,9 +250,10 @@ def reference(specs: dict[Path, dict[str, Any]]) -> str:
     parts = [
         "# Inventory",
         "*For administrators who write the inventory of a fleet.*",
-        "Variables of the roles, for `group_vars` and `host_vars`. A value of a wrong type is refused before anything "
-        "is changed. [Prepare the hosts](../guides/prepare-hosts.md) shows how they are used.",
-        "<!-- Made from the roles' meta/argument_specs.yml by `make roles`; changes here are lost. -->",
+        "Variables of the roles, for `group_vars` and `host_vars`. `ansible-playbook validate.yml` checks all of "
+        "them, and every playbook does so before it reaches a host. [Prepare the hosts](../guides/prepare-hosts.md) "
+        "shows how they are used. For editors that know JSON schemas there is `ansible/inventory.schema.json`.",
+        "<!-- Made from meta/variables.yml by `make roles`; changes here are lost. -->",
     ]
     for role, main in specs.items():
         parts += [f"## {role.name}", f"{main['short_description']}.", table(main)]
@@ -175,15 +263,19 @@ def reference(specs: dict[Path, dict[str, Any]]) -> str:
 def main() -> int:
     """Write or check; the exit code."""
     stale = []
-    agent = PROJECT / "roles/agent/meta/argument_specs.yml"
-    wanted = with_knobs(agent.read_text())
-    if agent.read_text() != wanted:
-        stale.append(str(agent.relative_to(PROJECT)))
+    wanted = with_knobs(TABLE.read_text())
+    if TABLE.read_text() != wanted:
+        stale.append(str(TABLE.relative_to(PROJECT)))
         if "--check" not in sys.argv:
-            agent.write_text(wanted)
-    specs = {role: options_of(role) for role in sorted((PROJECT / "roles").iterdir())}
-    texts = {PROJECT / "docs/reference/inventory.md": reference(specs)}
+            TABLE.write_text(wanted)
+    roles = yaml.safe_load(wanted)["roles"]
+    specs = {PROJECT / "roles" / name: main for name, main in roles.items()}
+    texts = {
+        PROJECT / "docs/reference/inventory.md": reference(specs),
+        PROJECT / "ansible/inventory.schema.json": schema(specs),
+    }
     for role, main in specs.items():
+        texts[role / "meta/argument_specs.yml"] = argument_specs(role, main)
         texts[role / "defaults/main.yml"] = defaults(main)
         texts[role / "README.md"] = readme(role, main)
     for path, text in texts.items():

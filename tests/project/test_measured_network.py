@@ -44,9 +44,14 @@ def play(tmp_path, *words, path=""):
     data.mkdir()
     (data / "file").write_text("text\n" * 100)
     inventory, page = tmp_path / "hosts.yml", tmp_path / "fleet.html"
+    variables = {
+        "strongroom_files": [str(data)],
+        "strongroom_agent_group": "servers",
+        "strongroom_agent_director": "https://vault.example.org",
+    }
     groups = {
         "appliance": {"hosts": {"vault": {**HERE, "ansible_host": "127.0.0.1"}}},
-        "agents": {"hosts": {"web1": HERE, "db1": HERE}, "vars": {"strongroom_files": [str(data)]}},
+        "agents": {"hosts": {"web1": HERE, "db1": HERE}, "vars": variables},
     }
     inventory.write_text(yaml.safe_dump(groups))
     options = "measure_options='--skip disk --skip processor --seconds 0.05'"

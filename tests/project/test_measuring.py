@@ -18,7 +18,11 @@ def inventory(tmp_path):
     data.mkdir()
     for number in range(10):
         (data / str(number)).write_text(f"text {number}\n" * 100)
-    variables = {"strongroom_files": [str(data)], "strongroom_agent_group": "small"}
+    variables = {
+        "strongroom_files": [str(data)],
+        "strongroom_agent_group": "servers",
+        "strongroom_agent_director": "https://vault.example.org",
+    }
     path = tmp_path / "hosts.yml"
     groups = {
         "appliance": {"hosts": {"vault": HERE}},

@@ -61,10 +61,11 @@ def knobs_page() -> str:
 
 
 def role_arguments() -> dict[str, dict[str, Any]]:
-    """Variable -> type, default, choices (of words) and description, as argument specs have them.
+    """Variable -> type, default, bounds, choices and description, as meta/variables.yml has them.
 
     Numbers are in the units of the directive, for that is what a role writes. The description is
-    the summary, then unit, expected effect and evidence.
+    the summary, then unit, expected effect and evidence. `form` names a check of a text,
+    `sets` is the directive.
     """
     found: dict[str, dict[str, Any]] = {}
     for knob in KNOBS:
@@ -77,6 +78,11 @@ def role_arguments() -> dict[str, dict[str, Any]]:
         }
         if knob.kind == "word":
             entry["choices"] = list(knob.words)
+        elif knob.kind == "number":
+            entry["minimum"], entry["maximum"] = knob.least, knob.directive_most
+        elif knob.kind != "switch":
+            entry["form"] = "rate" if knob.kind == "rate" else knob.name
+        entry["sets"] = knob.directive
         found[knob.variable] = entry
     return found
 
