@@ -88,6 +88,11 @@ def utc_text(time_ns: int) -> str:
     )
 
 
+def follow_time_zone() -> None:
+    """Use the time zone that the system has now, for local times."""
+    time.tzset()
+
+
 def local_text(time_ns: int) -> str:
     """`2026-11-21 13:10:38`, local time; `@seconds` where the calendar ends."""
     seconds = time_ns // SECOND_NS

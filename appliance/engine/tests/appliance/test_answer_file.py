@@ -188,7 +188,8 @@ def test_a_secret_is_never_part_of_a_message(secret):
 @pytest.mark.parametrize(
     ("line", "what", "mend"),
     [
-        ("hostname: Vault", "this cannot be: Vault", "DNS name in lower case"),
+        ("hostname: Vault_1", "this cannot be: Vault_1", "DNS name such as"),
+        ("keyboard: deu:sche", "this cannot be: deu:sche", "layout such as us"),
         ("hostname: [vault]", "a single value is expected", "one value"),
         ("hostname:", "there is no value", "remove the line"),
         ("time: Europe/Berlin", "needs parts of its own", "zone"),

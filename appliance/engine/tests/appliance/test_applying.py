@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kit.answers_for_tests import PASSWORD_HASH, SSH_KEY, whole_answers
+from kit.private_machine import SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ STATE = "/var/lib/strongroom/appliance/state.json"
 PASSPHRASE = "/var/lib/strongroom/director/passphrase"
 
 
-def apply(machine: PrivateMachine, exit_code: int = 0) -> subprocess.CompletedProcess[str]:
+def apply(machine: PrivateMachine, exit_code: int | None = 0) -> subprocess.CompletedProcess[str]:
     return machine.run("strongroom-installer", "apply", FILE, exit_code=exit_code)
 
 
@@ -69,6 +70,48 @@ def test_an_answer_file_makes_the_machine_and_a_second_time_changes_nothing(mach
     assert [line for line in again if line.startswith("  ")] == ["  mounted /srv/strongroom"]
     assert tokens.read_text() == made
     assert {one["result"] for one in state_of(machine)["steps"].values()} == {"done"}
+
+
+def test_keyboard_and_name_are_as_the_answers_write_them(machine):
+    machine.write(FILE, "version: 1\nhostname: VAULT.Example.org\nkeyboard: de-nodeadkeys\n")
+    apply(machine)
+    assert machine.path("/etc/hostname").read_text() == "VAULT\n"
+    said = machine.path("/etc/default/keyboard").read_text()
+    assert 'XKBLAYOUT="de"\nXKBVARIANT="nodeadkeys"\n' in said
+
+
+def test_a_data_disk_that_was_enlarged_is_used_as_a_whole(machine, new_disk):
+    disk = new_disk()
+    machine.write(FILE, only_disk(disk))
+    apply(machine)
+    line = next(one for one in machine.path("/etc/fstab").read_text().splitlines() if "srv/" in one)
+    # At a restart systemd does it.
+    assert "x-systemd.growfs" in line.split()[3].split(",")
+    disk.enlarge(800 << 20)
+    assert "enlarged the file system" in apply(machine).stdout
+    words = f"strongroom-installer apply {FILE}; df --block-size=1M --output=size /srv/strongroom"
+    done = machine.run("sh", "-c", f"PATH={SCRIPTS}:$PATH; {words}")
+    assert "enlarged" not in done.stdout
+    assert int(done.stdout.split()[-1]) > 600
+
+
+def test_another_disk_is_refused_even_if_it_is_as_large(machine, new_disk):
+    disk, other = new_disk(), new_disk()
+    machine.write(FILE, only_disk(disk))
+    apply(machine)
+    state = state_of(machine)
+    state["disk"]["device"] = state["disk"]["stable_name"] = other.path
+    machine.path(STATE).write_text(json.dumps(state))
+    assert "another disk than before" in refused(machine, only_disk(other))
+    assert kind_of(other) == ""
+
+
+def test_a_command_that_fails_is_told_by_its_error_and_nothing_else(machine):
+    machine.write(FILE, "version: 1\nhostname: v\nappliance: {storage_user: nobody-of-ours}\n")
+    done = apply(machine, 71)
+    assert "Traceback" not in done.stderr
+    error = state_of(machine)["steps"]["appliance"]["error"]
+    assert error.startswith("`strongroom setup appliance` failed: there is no user")
 
 
 def test_two_machines_of_the_same_answers_are_different(tmp_path, machine, new_disk):
@@ -136,8 +179,6 @@ def test_a_disk_that_is_mounted_is_refused_even_if_it_may_be_erased(machine, new
     subprocess.run(["mkfs.ext4", "-q", disk.path], check=True)
     machine.write(FILE, only_disk(disk, f", erase: {name_of(disk)}"))
     words = f"mount {disk.path} /mnt && exec strongroom-installer apply {FILE}"
-    from kit.private_machine import SCRIPTS
-
     done = machine.run("sh", "-c", f"PATH={SCRIPTS}:$PATH; {words}", exit_code=61)
     assert "is used (/mnt)" in done.stderr
     assert kind_of(disk) == "ext4"
@@ -278,10 +319,25 @@ def test_a_faulty_answer_file_changes_nothing_and_is_told_on_the_console(machine
     assert not machine.path("/etc/hostname").exists()
 
 
+def test_a_refused_answer_file_is_read_again_where_it_was_mended(machine, new_disk, monkeypatch):
+    disk = new_disk()
+    subprocess.run(["mkfs.ext4", "-q", disk.path], check=True)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/etc/credentials")
+    answers = "/etc/credentials/strongroom.answers"
+    # Right as a file; the disk is refused only when it is looked at.
+    machine.write(answers, only_disk(disk))
+    machine.run("strongroom-firstboot", exit_code=61)
+    assert "holds ext4" in state_of(machine)["trouble"]
+    machine.write(answers, only_disk(disk, f", erase: {name_of(disk)}"))
+    machine.run("strongroom-firstboot")
+    state = state_of(machine)
+    assert (state["is_ready"], state["trouble"]) == (True, "")
+    # The service does not start Python any more.
+    assert machine.path(STATE).with_name("ready").exists()
+
+
 def test_of_two_at_a_time_one_is_refused(machine):
     machine.write(FILE, "version: 1\nhostname: vault\n")
-    from kit.private_machine import SCRIPTS
-
     script = (
         "mkdir -p /var/lib/strongroom/appliance; exec 9> /var/lib/strongroom/appliance/lock; "
         f"flock 9; exec {SCRIPTS}/strongroom-installer apply {FILE}"

@@ -14,6 +14,7 @@ import pytest
 from kit.daemon_process import wait_for
 from kit.killed_process import NOBODY, in_child
 from kit.made_appliance import MadeAppliance
+from kit.project import DOCUMENTS
 from strongroom.daemons.agent.status import ask_status
 from strongroom.errors import NotPermittedError
 
@@ -197,3 +198,28 @@ def test_the_token_comes_from_the_environment_too(appliance: MadeAppliance) -> N
     words = [one for one in appliance.join_words("web1") if one not in ("--token-file", "-")]
     appliance.command(*words, STRONGROOM_JOIN_TOKEN=token)
     assert (appliance.folder / "etc/director.d/client/web1.conf").exists()
+
+
+def test_the_tokens_of_the_guides_are_made_and_let_their_owners_in(
+    appliance: MadeAppliance,
+) -> None:
+    commands = {
+        line.strip()
+        for guide in ("web.md", "monitor.md", "fleet.md")
+        for line in (DOCUMENTS / "guides" / guide).read_text().splitlines()
+        if line.strip().startswith("strongroom token create")
+    }
+    assert len(commands) >= 3
+    for number, command in enumerate(sorted(commands)):
+        words = command.split()[1:]
+        file = str(appliance.folder / f"token{number}")
+        words[words.index("-o") + 1] = file
+        appliance.command(*words)
+        if "all" in words:
+            authority = str(appliance.folder / "state/ca/root.pem")
+            appliance.command("status", "--token-file", file, "--authority", authority)
+    # As the console of an appliance makes it.
+    told = appliance.told("token", "create", "admin", "--lifetime", "30d")
+    assert len(told["text"]) < 100
+    refused = appliance.command("token", "create", "ann", exit_code=60)
+    assert "There are: all, monitoring" in refused.stderr

@@ -16,9 +16,12 @@ import signal
 import struct
 import termios
 import time
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import pyte
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 KEYS: Final = {"enter": "\r", "escape": "\x1b", "tab": "\t", "clear": "\x15", "down": "\x1b[B",
                "up": "\x1bOA"}  # fmt: skip
@@ -72,12 +75,40 @@ class ConsoleOnTerminal:
             if key == "escape":
                 time.sleep(0.2)  # else it begins a longer key
 
+    def send(self, data: bytes) -> None:
+        """Type bytes, as a terminal of another character set does."""
+        os.write(self._descriptor, data)
+
+    def scanned(self) -> list[str]:
+        """What a scanner reads from QR codes on the screen."""
+        import numpy as np
+        import zxingcpp
+
+        # Eight pixels wide and sixteen high, as the font of a screen.
+        rows = []
+        for row in range(self._screen.lines):
+            upper, lower = [], []
+            for column in range(self._screen.columns):
+                one = self._screen.buffer[row][column]
+                light = {" ": (0, 0), "\u2588": (1, 1), "\u2580": (1, 0), "\u2584": (0, 1)}.get(
+                    one.data, (0, 1)
+                )
+                upper += [255 * (light[0] ^ one.reverse)] * 8
+                lower += [255 * (light[1] ^ one.reverse)] * 8
+            rows += [upper] * 8 + [lower] * 8
+        picture = np.array(rows, dtype=np.uint8)
+        return [one.text for one in zxingcpp.read_barcodes(picture)]
+
+    def wait_until(self, is_there: Callable[[], bool]) -> None:
+        """Wait until the screen is so."""
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while not is_there():
+            if time.monotonic() > ends or not self._read():
+                raise AssertionError(f"what was waited for never came:\n{self.text}")
+
     def wait_for(self, *texts: str) -> str:
         """Wait until all of these are on the screen; the screen."""
-        ends = time.monotonic() + PATIENCE_SECONDS
-        while not all(text in self.text for text in texts):
-            if time.monotonic() > ends or not self._read():
-                raise AssertionError(f"{texts} never came:\n{self.text}")
+        self.wait_until(lambda: all(text in self.text for text in texts))
         return self.text
 
     def wait_for_end(self) -> int:

@@ -116,6 +116,12 @@ class LoopDisk:
         self.file = file
         self.path = found.stdout.strip()
 
+    def enlarge(self, size: int) -> None:
+        """As a hypervisor does."""
+        with self.file.open("r+b") as made:
+            made.truncate(size)
+        subprocess.run(["losetup", "--set-capacity", self.path], check=True)
+
     def close(self) -> None:
         """Detach it."""
         with contextlib.suppress(subprocess.CalledProcessError):

@@ -1,6 +1,7 @@
 """Applying answers: the steps in their order, each reported before and after.
 
-    identity  hostname  network  time  admin  updates  data_disk  repository_key  appliance  agents
+    identity  hostname  keyboard  network  time  admin
+    updates  data_disk  repository_key  appliance  agents
 
 A step that fails ends it; the next attempt begins with the first step again, and finds done what
 is done. The administrator comes before the disk, so that there is a way in if the disk is refused.
@@ -11,16 +12,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strongroom.appliance.machine import Machine
+from strongroom.appliance.running import fault_of
 from strongroom.appliance.state import State, the_only_one
 from strongroom.appliance.steps.admin import set_admin
 from strongroom.appliance.steps.context import Context
 from strongroom.appliance.steps.data_disk import set_data_disk
 from strongroom.appliance.steps.identity import make_identity
+from strongroom.appliance.steps.keyboard import set_keyboard
 from strongroom.appliance.steps.naming import set_hostname, set_time
 from strongroom.appliance.steps.network import set_network
 from strongroom.appliance.steps.repository import import_key, make_tokens, set_up
 from strongroom.appliance.steps.updating import set_updates
-from strongroom.errors import OperatingSystemError, StrongroomError
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ Step = tuple[str, "Callable[[Context], None]"]
 STEPS: Final[tuple[Step, ...]] = (
     ("identity", make_identity),
     ("hostname", set_hostname),
+    ("keyboard", set_keyboard),
     ("network", set_network),
     ("time", set_time),
     ("admin", set_admin),
@@ -58,13 +61,12 @@ def apply(answers: AnswerFile, say: Callable[[str], None]) -> list[str]:
             state.begin(name)
             try:
                 act(context)
-            except OSError as error:
-                text = f"{name}: {error.strerror or error}: {error.filename or ''}".rstrip(": ")
-                state.end(name, context.done, printable(text))
-                raise OperatingSystemError(printable(text)) from error
-            except StrongroomError as error:
-                state.end(name, context.done, printable(str(error)))
-                raise
+            except Exception as error:
+                fault = fault_of(f"the step `{name}`", error)
+                state.end(name, context.done, printable(str(fault)))
+                if fault is error:
+                    raise
+                raise fault from error
             state.end(name, context.done)
             changed += context.done
     return changed

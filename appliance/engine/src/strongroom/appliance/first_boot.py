@@ -26,10 +26,14 @@ from strongroom.net.identities.private_files import SECRET_MODE
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strongroom.cli.terminal import Terminal
 
 KEPT: Final = f"{STATE_FOLDER}/answers.yml"
 PENDING: Final = f"{STATE_FOLDER}/answers.pending.yml"
+# The service does not start where this is.
+READY: Final = f"{STATE_FOLDER}/ready"
 _DESCRIPTION: Final = "Set this machine up from an answer file, once. The service does it at boot."
 
 
@@ -45,29 +49,42 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if os.geteuid() != 0:
         raise UsageError("only root can set a machine up: use sudo")
     state = State()
+    say = at_once(terminal)
     if state.known.is_ready:
-        terminal.line("this machine was set up before; nothing was changed")
+        # One that was set up by an older version.
+        Machine().write(READY, "")
+        say("this machine was set up before; nothing was changed")
         return EXIT_DONE
+    make_identity(Context(Machine(), AnswerFile(version=VERSION), state, say))
+    if is_live():
+        say("started live: no answer file is looked for")
+        return EXIT_DONE
+    if not apply_found_answers(say):
+        say("there is no answer file; the menu on the console sets this machine up")
+    return EXIT_DONE
+
+
+def apply_found_answers(say: Callable[[str], None]) -> bool:
+    """Look for an answer file and apply it; whether there is one.
+
+    Raises StrongroomError; the console shows it, and the next time is a new attempt.
+    """
     try:
-        return _first_boot(state, terminal)
+        return _apply_found_answers(say)
     except StrongroomError as error:
+        first, *others = str(error).split("\n")
+        more = f" (and {len(others)} more: `journalctl -u strongroom-firstboot`)" if others else ""
         state = State()
-        state.known.trouble = printable(str(error).partition("\n")[0])
+        state.known.trouble = printable(first) + more
         state.write()
         raise
 
 
-def _first_boot(state: State, terminal: Terminal) -> int:
-    machine = Machine()
-    say = at_once(terminal)
-    make_identity(Context(machine, AnswerFile(version=VERSION), state, say))
-    if is_live():
-        terminal.line("started live: no answer file is looked for")
-        return EXIT_DONE
-    found = _answers()
+def _apply_found_answers(say: Callable[[str], None]) -> bool:
+    state = State()
+    found = _answers(is_again=bool(state.known.trouble))
     if found is None:
-        terminal.line("there is no answer file; the menu on the console sets this machine up")
-        return EXIT_DONE
+        return False
     say(f"answers from {found.where}")
     answers, faults = examine(found.data)
     if answers is None:
@@ -80,13 +97,13 @@ def _first_boot(state: State, terminal: Terminal) -> int:
     apply(answers, say)
     become_ready(answers)
     say("this machine is set up")
-    return EXIT_DONE
+    return True
 
 
-def _answers() -> Found | None:
-    if os.path.exists(PENDING):
-        return Found(read_bytes(PENDING), PENDING)
-    return find_answers()
+def _answers(*, is_again: bool) -> Found | None:
+    """Those of an interrupted attempt; what failed may have been mended on its medium."""
+    kept = Found(read_bytes(PENDING), PENDING) if os.path.exists(PENDING) else None
+    return find_answers() or kept if is_again else kept or find_answers()
 
 
 def keep_pending(data: bytes) -> None:
@@ -104,6 +121,7 @@ def become_ready(answers: AnswerFile) -> None:
     state.known.trouble = ""
     state.write()
     machine.remove(PENDING)
+    machine.write(READY, "")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import socket
 from typing import Final
@@ -20,6 +19,9 @@ PASSPHRASE_FILE: Final = "/var/lib/strongroom/director/passphrase"  # noqa: S105
 _GROUP: Final = 4
 _GROUPS_A_LINE: Final = 8
 _BORDER: Final = 2
+_LIGHT: Final = "\u2588\u2588"
+# Of the upper and the lower module.
+_HALVES: Final = {(0, 0): "\u2588", (0, 1): "\u2580", (1, 0): "\u2584", (1, 1): " "}
 
 
 def passphrase_text() -> str:
@@ -39,7 +41,7 @@ def check_of(passphrase: str) -> str:
 
 
 def paper_lines(passphrase: str) -> list[str]:
-    """The whole page, at most 76 columns wide."""
+    """The page but for the QR code, at most 76 columns wide."""
     groups = [passphrase[at : at + _GROUP] for at in range(0, len(passphrase), _GROUP)]
     host, day = printable(socket.gethostname()), utc_text(clock.now_ns())[:10]
     count, check = len(passphrase), check_of(passphrase)
@@ -54,12 +56,11 @@ def paper_lines(passphrase: str) -> list[str]:
         "",
         f"({count} characters, without the blanks between groups; check: {check})",
         "",
-        *qr_lines(passphrase),
     ]
 
 
 def recovery_lines(key: str) -> list[str]:
-    """The page of a recovery key of the data disk."""
+    """The page of a recovery key of the data disk, but for the QR code."""
     groups = key.split("-")
     half = len(groups) // 2
     return [
@@ -71,21 +72,22 @@ def recovery_lines(key: str) -> list[str]:
         "",
         "(one line, with all its dashes)",
         "",
-        *qr_lines(key),
     ]
 
 
-def qr_lines(text: str) -> list[str]:
-    """The QR code, two rows a line: light on a dark terminal."""
-    code = segno.make(text, error="m", boost_error=False, micro=False)
+def qr_lines(text: str, *, halves: bool = False) -> list[str]:
+    """The QR code: two full blocks a module, light on a dark terminal.
+
+    Every font has full blocks. halves: one half block a module, for terminals with few rows and a
+    font that has these. It is as small as it can be, so that a screen shows the whole.
+    """
+    code = segno.make(text, error="l", micro=False)
     rows = [bytes(row) for row in code.matrix_iter(border=_BORDER)]
+    if not halves:
+        return ["  " + "".join("  " if dark else _LIGHT for dark in row) for row in rows]
     if len(rows) % 2:
         rows.append(bytes(len(rows[0])))
-    blocks = {(0, 0): "\u2588", (0, 1): "\u2580", (1, 0): "\u2584", (1, 1): " "}
-    lines = []
-    for upper, lower in zip(rows[::2], rows[1::2], strict=True):
-        line = io.StringIO()
-        for pair in zip(upper, lower, strict=True):
-            line.write(blocks[pair])
-        lines.append("  " + line.getvalue())
-    return lines
+    return [
+        "  " + "".join(_HALVES[pair] for pair in zip(upper, lower, strict=True))
+        for upper, lower in zip(rows[::2], rows[1::2], strict=True)
+    ]

@@ -165,10 +165,9 @@ def _disks(arguments: Any, terminal: Terminal) -> int:
     for disk in all_disks():
         terminal.emit(
             {"type": "disk", "name": disk.name, "path": disk.path, "size": disk.size,
-             "model": disk.model, "holds": disk.holds, "used": disk.is_used}
+             "model": disk.model, "serial": disk.serial, "holds": disk.holds, "used": disk.is_used}
         )  # fmt: skip
-        state = "used" if disk.is_used else disk.holds or "empty"
-        terminal.line(f"{disk.name}  {disk.size / 1e9:.1f} GB  {disk.model or '-'}  {state}")
+        terminal.line("  ".join(disk.description()))
     return EXIT_DONE
 
 
@@ -215,11 +214,11 @@ def _unlock(arguments: Any, terminal: Terminal) -> int:
 
 def _recovery_key(arguments: Any, terminal: Terminal) -> int:
     from strongroom.appliance.disks.tpm import new_recovery_key
-    from strongroom.appliance.paper import recovery_lines
+    from strongroom.appliance.paper import qr_lines, recovery_lines
 
     _need_root("make a recovery key")
     key = new_recovery_key(_passphrase(arguments.passphrase_file, terminal))
-    for line in recovery_lines(key):
+    for line in [*recovery_lines(key), *qr_lines(key)]:
         terminal.line(line)
     return EXIT_DONE
 
@@ -245,10 +244,11 @@ def _bundle(arguments: Any, terminal: Terminal) -> int:
 
 
 def _paper(arguments: Any, terminal: Terminal) -> int:
-    from strongroom.appliance.paper import paper_lines, passphrase_text
+    from strongroom.appliance.paper import paper_lines, passphrase_text, qr_lines
 
     _need_root("read the passphrase")
-    for line in paper_lines(passphrase_text()):
+    passphrase = passphrase_text()
+    for line in [*paper_lines(passphrase), *qr_lines(passphrase)]:
         terminal.line(line)
     return EXIT_DONE
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import syslog
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.cli.terminal import Terminal
 from strongroom.errors import (
@@ -20,17 +22,65 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-_EXIT_INTERRUPTED = 130
+_EXIT_INTERRUPTED: Final = 130
+_ACTIVE_CONSOLES: Final = "/sys/class/tty/console/active"
 
 
 def at_once(terminal: Terminal) -> Callable[[str], None]:
-    """Say each line when it is there: whoever waits at the console reads it."""
+    """Say each line when it is there: whoever waits at a console reads it."""
+    others = _other_consoles()
 
     def say(text: str) -> None:
         terminal.line(text)
         terminal.flush()
+        for path in others:
+            _write_to_console(path, text)
 
     return say
+
+
+def _other_consoles() -> list[str]:
+    """Of a service: screens and serial lines that its output does not reach.
+
+    systemd writes it to /dev/console, which is the last that the kernel was given.
+    """
+    if "JOURNAL_STREAM" not in os.environ:
+        return []
+    try:
+        with open(_ACTIVE_CONSOLES, encoding="ascii", errors="replace") as file:
+            names = file.read().split()
+    except OSError:
+        return []
+    return [f"/dev/{name}" for name in names[:-1]]
+
+
+def _write_to_console(path: str, text: str) -> None:
+    # A line where nobody reads must not hold the setup up.
+    flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, flags)
+        try:
+            os.write(descriptor, f"{printable(text)}\r\n".encode())
+        finally:
+            os.close(descriptor)
+
+
+def fault_of(doing: str, error: Exception) -> StrongroomError:
+    """An error as a sentence for people; the details of one of ours go to the journal."""
+    if isinstance(error, StrongroomError):
+        return error
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        return OperatingSystemError(f"{doing} failed: {place}{error.strerror}")
+    syslog.openlog("strongroom")
+    for line in traceback.format_exc().splitlines():
+        syslog.syslog(syslog.LOG_ERR, printable(line))
+    fault = StrongroomError(
+        f"{doing} failed by an error of this program ({type(error).__name__}); "
+        "`journalctl -b -t strongroom` has the details, and so has the support bundle"
+    )
+    fault.error_id, fault.exit_code = "bug", EXIT_BUG
+    return fault
 
 
 def run_program(

@@ -16,7 +16,7 @@ from strongroom.config.values.measures import duration_seconds, size_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LABEL: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)")
+_LABEL: Final = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _INTERFACE: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,14}")
 _HARDWARE: Final = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
 _USER: Final = re.compile(r"[a-z_][a-z0-9_-]{0,30}")
@@ -26,6 +26,9 @@ _WEB_ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9.\[\]:-]{1,260}/[!-~]{1,10
 _GROUP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PATTERN: Final = re.compile(r"[A-Za-z0-9*?._-]{1,253}")
 _DEVICE: Final = re.compile(r"/dev/[A-Za-z0-9._:+@=,/-]{1,200}")
+_KEYBOARD: Final = re.compile(r"[a-z]{2,8}(?:-[A-Za-z0-9_-]{1,30})?")
+# The layouts that there are, where the package xkb-data is installed.
+_KEYBOARDS: Final = "/usr/share/X11/xkb/rules/base.lst"
 _KEY_TYPES: Final = (
     "ssh-ed25519",
     "ssh-rsa",
@@ -73,7 +76,7 @@ def _is_interface_address(text: str) -> bool:
 
 
 def is_host_name(text: str) -> bool:
-    """Whether it is a DNS name in lower case."""
+    """Whether it is a DNS name. Capitals are kept, and mean the same."""
     labels = text.split(".")
     is_named = all(_LABEL.fullmatch(one) for one in labels) and not labels[-1].isdigit()
     return len(text) <= 253 and is_named
@@ -100,8 +103,34 @@ def _is_device(text: str) -> bool:
     return bool(_DEVICE.fullmatch(text)) and ".." not in text.split("/")
 
 
+def is_keyboard(text: str) -> bool:
+    """Whether it is a layout of keyboards, and one that this machine knows."""
+    if not _KEYBOARD.fullmatch(text):
+        return False
+    try:
+        with open(_KEYBOARDS, encoding="utf-8", errors="replace") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return True
+    layout, _, variant = text.partition("-")
+    # A variant is listed as `nodeadkeys  de: German (no dead keys)`.
+    part, wanted = ("variant", [variant, f"{layout}:"]) if variant else ("layout", [layout])
+    present = ""
+    for line in lines:
+        words = line.split()
+        if line.startswith("!"):
+            present = words[1]
+        elif present == part and words[: len(wanted)] == wanted:
+            return True
+    return False
+
+
 KINDS: Final = {
-    "host name": Kind("a DNS name in lower case, such as vault.example.org", is_host_name),
+    "host name": Kind("a DNS name such as vault.example.org", is_host_name),
+    "keyboard layout": Kind(
+        "a layout such as us, de or fr, or with a variant, such as ch-fr or de-nodeadkeys",
+        is_keyboard,
+    ),
     "server": Kind("a DNS name or an address", lambda text: is_host_name(text) or is_address(text)),
     "address": Kind("an address such as 192.0.2.1 or 2001:db8::1", is_address),
     "interface address": Kind(

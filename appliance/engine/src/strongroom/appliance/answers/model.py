@@ -222,6 +222,10 @@ class AnswerFile(_Part, frozen=True, kw_only=True):
 
     version: Annotated[int, Meta(ge=VERSION, le=VERSION, description="Version of this format: 1.")]
     hostname: Annotated[str, _text("host name", "The machine's name.")] | None = None
+    keyboard: (
+        Annotated[str, _text("keyboard layout", "The keyboard at the screen of the machine.")]
+        | None
+    ) = None
     network: Network | None = None
     time: Time | None = None
     data_disk: DataDisk | None = None

@@ -17,6 +17,7 @@ EXAMPLE: Final = """\
 # is not named stays as it is.
 version: 1
 hostname: vault.example.org
+keyboard: de
 time:
   zone: Europe/Berlin
   ntp: [ntp1.example.org, ntp2.example.org]

@@ -7,32 +7,27 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from strongroom.appliance import first_boot
-from strongroom.appliance.answers.writing import yaml_text
-from strongroom.appliance.applying import apply
 from strongroom.appliance.bundle import write_bundle
+from strongroom.appliance.console.fields import Field
+from strongroom.appliance.console.filling_in import fill_in_and_apply
 from strongroom.appliance.console.forms import (
-    checked,
     kept_answers,
-    merged,
     network_fields,
     network_part,
     words,
 )
+from strongroom.appliance.console.handing_out import next_steps
 from strongroom.appliance.console.login import administrators, new_hash
-from strongroom.appliance.console.screen import Field
 from strongroom.appliance.console.status import status_lines
-from strongroom.appliance.disks.looking import all_disks
 from strongroom.appliance.finding import labelled_file
-from strongroom.appliance.machine import Machine, run, shown
-from strongroom.appliance.paper import paper_lines, passphrase_text
+from strongroom.appliance.machine import run
 from strongroom.appliance.state import State
-from strongroom.appliance.steps.repository import make_token, setup_answers
-from strongroom.errors import StrongroomError, UsageError
-from strongroom.net.identities.private_files import SECRET_MODE
+from strongroom.appliance.steps.repository import setup_answers
+from strongroom.errors import UsageError
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from strongroom.appliance.answers.model import AnswerFile
     from strongroom.appliance.console.screen import Screen
@@ -48,7 +43,7 @@ def network(screen: Screen) -> None:
         for name in os.listdir("/sys/class/net")
         if os.path.exists(f"/sys/class/net/{name}/device") or name.startswith(("eth", "host"))
     )
-    _fill_in_and_apply(
+    fill_in_and_apply(
         screen, "Network", lambda kept: network_fields(kept, cards),
         lambda filled: {"network": network_part(filled)},
     )  # fmt: skip
@@ -67,7 +62,7 @@ def naming(screen: Screen) -> None:
                   hint="Empty: those of the distribution"),
         ]  # fmt: skip
 
-    _fill_in_and_apply(
+    fill_in_and_apply(
         screen, "Host name and time", fields,
         lambda filled: {
             "hostname": filled["hostname"],
@@ -76,55 +71,30 @@ def naming(screen: Screen) -> None:
     )  # fmt: skip
 
 
-def data_disk(screen: Screen) -> None:
-    """Choose, erase if that is wanted, and encrypt the disk for backups."""
-    plan = State().known.disk
-    if plan is not None and plan.is_made:
-        screen.text("Data disk", [f"The data disk is {printable(plan.device)}.", "It stays."])
-        return
-    disk = choose_disk(screen, "Data disk")
-    if disk is None:
-        return
-    name, needs_word = disk
-    fields = [
-        Field("encryption", "Encryption", "none", ("none", "passphrase", "tpm2"),
-              hint="passphrase: it is unlocked here after every start. tpm2: by the TPM"),
-        Field("passphrase", "Passphrase", is_secret=True, hint="12 characters or more"),
-        Field("again", "Passphrase again", is_secret=True),
-    ]  # fmt: skip
-    if needs_word:
-        hint = f"All on it is lost. Type {os.path.basename(name)} to erase the disk"
-        fields.append(Field("erase", "Erase", hint=hint))
+def keyboard(screen: Screen) -> None:
+    """Set the layout of the keyboard at the screen."""
 
-    def part(filled: Mapping[str, str]) -> dict[str, Any]:
-        said: dict[str, Any] = {"device": name, "encryption": filled["encryption"]}
-        if filled["encryption"] != "none":
-            if filled["passphrase"] != filled["again"]:
-                raise UsageError("the two passphrases differ; type them again")
-            said["passphrase"] = filled["passphrase"]
-        if filled.get("erase"):
-            said["erase"] = filled["erase"]
-        return {"data_disk": said}
+    def fields(kept: AnswerFile) -> list[Field]:
+        hint = (
+            "Such as us, gb, de, fr, ch-fr or de-nodeadkeys. Over a serial line or ssh the "
+            "keyboard of your terminal counts"
+        )
+        return [Field("keyboard", "Layout", kept.keyboard or "us", hint=hint)]
 
-    _fill_in_and_apply(screen, f"Data disk {name}", lambda _: fields, part)
+    fill_in_and_apply(screen, "Keyboard layout", fields, dict)
 
 
-def choose_disk(screen: Screen, title: str) -> tuple[str, bool] | None:
-    """A disk's name, and whether it holds something; None for none."""
-    disks = [disk for disk in all_disks() if not disk.is_used]
-    if not disks:
-        screen.text(title, ["There is no disk that is not in use."])
-        return None
-    items = []
-    for number, disk in enumerate(disks[:9], 1):
-        holds = f"HOLDS {disk.holds}" if disk.holds else "empty"
-        name = os.path.basename(disk.name)[:34]
-        items.append((str(number), f"{name:<34} {disk.size / 1e9:8.1f} GB  {holds}"))
-    chosen = screen.menu(title, items)
-    if chosen is None:
-        return None
-    disk = disks[int(chosen) - 1]
-    return disk.name, bool(disk.holds)
+def answer_file(screen: Screen) -> None:
+    """Look for an answer file again, and apply it."""
+    title = "Look for the answer file again"
+    if State().known.is_ready:
+        lines = ["This machine is set up. Change it by this menu, or by", "",
+                 "  sudo strongroom-installer apply FILE"]  # fmt: skip
+        screen.text(title, lines)
+    elif first_boot.apply_found_answers(screen.log(title)):
+        screen.text(title, ["The answers are applied.", "", *next_steps()])
+    else:
+        screen.text(title, ["There is none. Put answers.yml on a disk labelled STRONGROOM."])
 
 
 def administrator(screen: Screen) -> None:
@@ -158,7 +128,7 @@ def administrator(screen: Screen) -> None:
             admin["password_hash"] = new_hash(filled["password"])
         return {"admin": admin}
 
-    _fill_in_and_apply(screen, "Administrator", fields, part)
+    fill_in_and_apply(screen, "Administrator", fields, part)
 
 
 def _keys_of_stick() -> list[str]:
@@ -204,44 +174,7 @@ def backups(screen: Screen) -> None:
             said["repository"] = setup_answers(kept_answers())["repository"]
         return {"appliance": said, "repository_key": key}
 
-    if _fill_in_and_apply(screen, "Set up backups", fields, part):
-        first_boot.become_ready(kept_answers())
-
-
-def paper_copy(screen: Screen) -> None:
-    """Show the passphrase, to be copied to paper."""
-    screen.text("Repository key: paper copy", paper_lines(passphrase_text()))
-
-
-def enrolment_token(screen: Screen) -> None:
-    """Make a token with which machines join."""
-    groups = tuple((kept_answers().appliance or {}).get("groups", ["servers"])) or ("servers",)
-    fields = [
-        Field("group", "Group", groups[0], groups),
-        Field("names", "Names", "*", hint="Such as web*"),
-        Field("uses", "For how many machines", "1"),
-        Field("lifetime", "Good for", "1 day"),
-    ]
-    filled = screen.form("Enrolment token", fields)
-    if filled is None:
-        return
-    answers, faults = checked({"agents": {"tokens": [filled]}, "appliance": {
-        "address": "localhost", "groups": list(groups)}})  # fmt: skip
-    if answers is None:
-        screen.text("Enrolment token", faults)
-        return
-    assert answers.agents is not None
-    token = answers.agents.tokens[0]
-    said = make_token(token, "-")
-    screen.text(
-        "Enrolment token",
-        ["Machines join with this token, on one line:", "", *_pieces(shown(said)), "",
-         "On the machine: strongroom agent join URL-OF-THE-DIRECTOR --token-file FILE"],
-    )  # fmt: skip
-
-
-def _pieces(text: str) -> list[str]:
-    return [text[at : at + 76] for at in range(0, len(text), 76)]
+    fill_in_and_apply(screen, "Set up backups", fields, part, is_last=True)
 
 
 def status(screen: Screen) -> None:
@@ -277,37 +210,3 @@ def power_off(screen: Screen) -> None:
     """Switch the machine off."""
     if screen.confirm("Power off", ["No backups are made until it is switched on again."]):
         run(["systemctl", "poweroff"])
-
-
-def _fill_in_and_apply(
-    screen: Screen,
-    title: str,
-    fields: Callable[[AnswerFile], Sequence[Field]],
-    part: Callable[[Mapping[str, str]], dict[str, Any]],
-) -> bool:
-    """Show the form until it is right, then apply it; whether it was applied."""
-    form = list(fields(kept_answers()))
-    faults: list[str] = []
-    while True:
-        filled = screen.form(title, form, faults)
-        if filled is None:
-            return False
-        form = [_refilled(one, filled) for one in form]
-        try:
-            answers, faults = checked(part(filled))
-            if answers is None:
-                continue
-            changed = apply(answers, screen.log(title))
-        except StrongroomError as error:
-            faults = [str(error)]
-            continue
-        kept = merged(kept_answers(), answers)
-        Machine().write(first_boot.KEPT, yaml_text(kept), SECRET_MODE)
-        screen.text(title, ["Done:", "", *changed] if changed else ["Nothing had to be changed."])
-        return True
-
-
-def _refilled(field: Field, filled: Mapping[str, str]) -> Field:
-    from dataclasses import replace
-
-    return replace(field, value=filled[field.name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strongroom.appliance.console.screen import Field
+from strongroom.appliance.console.fields import Field
 from strongroom.appliance.disks.tpm import new_recovery_key
 from strongroom.appliance.disks.unlocking import unlock_and_start
 from strongroom.appliance.paper import recovery_lines
@@ -29,4 +29,5 @@ def recovery_key(screen: Screen) -> None:
     lines = ["A new key is made; one that was made before opens nothing any more.", ""]
     passphrase = screen.ask(title, lines, field)
     if passphrase is not None:
-        screen.text(title, recovery_lines(new_recovery_key(passphrase)))
+        key = new_recovery_key(passphrase)
+        screen.secret(title, recovery_lines(key), key)

@@ -11,7 +11,7 @@ from strongroom.appliance.answers.model import VERSION, AnswerFile, without_secr
 from strongroom.appliance.answers.nodes import Mapping as MappingNode
 from strongroom.appliance.answers.nodes import Node, Sequence, Text
 from strongroom.appliance.answers.reading import examine, examine_node, read_bytes
-from strongroom.appliance.console.screen import Field
+from strongroom.appliance.console.fields import Field
 from strongroom.appliance.first_boot import KEPT
 
 if TYPE_CHECKING:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from strongroom.appliance.console.actions import choose_disk
-from strongroom.appliance.console.screen import Field
+from strongroom.appliance.console.actions import keyboard
+from strongroom.appliance.console.disk_pages import choose_disk, described
+from strongroom.appliance.console.fields import Field
+from strongroom.appliance.console.menu import folded
 from strongroom.appliance.finding import find_answers
 from strongroom.appliance.installing import SAID, install
 from strongroom.appliance.machine import Machine, run
@@ -25,7 +27,8 @@ def show_installation(screen: Screen, image: str) -> None:
     if said:
         screen.text(_TITLE, [printable(line, 240) for line in said.splitlines()])
     while True:
-        items = [("1", "Install to a disk"), ("r", "Restart"), ("p", "Power off")]
+        items = [("1", "Install to a disk"), ("l", "Keyboard layout"), ("r", "Restart"),
+                 ("p", "Power off")]  # fmt: skip
         chosen = screen.menu(_TITLE, items)
         if chosen == "r":
             run(["systemctl", "reboot"])
@@ -35,15 +38,18 @@ def show_installation(screen: Screen, image: str) -> None:
             try:
                 _install(screen, image)
             except StrongroomError as error:
-                screen.text(_TITLE, [*str(error).split("; "), "", "Nothing else was done."])
+                screen.text(_TITLE, [*folded(str(error)), "", "Nothing else was done."])
+        elif chosen == "l":
+            keyboard(screen)
 
 
 def _install(screen: Screen, image: str) -> None:
     disk = choose_disk(screen, f"{_TITLE}: to which disk?")
     if disk is None:
         return
-    name = os.path.basename(disk[0])
-    lines = [f"The system goes to {disk[0]}.", "ALL THAT IS ON THIS DISK IS LOST.", ""]
+    name = os.path.basename(disk.name)
+    lines = ["The system goes to", "", *described(disk).split("\n"), ""]
+    lines += ["ALL THAT IS ON THIS DISK IS LOST.", ""]
     word = screen.ask(_TITLE, lines, Field("word", f"Type {name} to go on"))
     if word is None:
         return
@@ -52,5 +58,5 @@ def _install(screen: Screen, image: str) -> None:
         return
     found = find_answers(installs=True)
     data = found.data if found is not None else None
-    install(image, disk[0], word, data, screen.log(_TITLE))
+    install(image, disk.name, word, data, screen.log(_TITLE))
     screen.text(_TITLE, ["Done. Remove the ISO and restart."])

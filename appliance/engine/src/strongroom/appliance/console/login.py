@@ -10,7 +10,7 @@ import hmac
 import time
 from typing import TYPE_CHECKING, Final
 
-from strongroom.appliance.console.screen import Field
+from strongroom.appliance.console.fields import Field
 from strongroom.appliance.machine import run_for_code
 from strongroom.appliance.state import State
 from strongroom.appliance.steps.admin import SUDO, password_hash_of

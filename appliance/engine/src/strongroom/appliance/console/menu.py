@@ -17,7 +17,8 @@ from strongroom.appliance.console.login import is_open, log_in
 from strongroom.appliance.console.screen import LEAST_COLUMNS, LEAST_ROWS, Idle, Screen
 from strongroom.appliance.console.status import status_lines
 from strongroom.appliance.disks.unlocking import is_encrypted, is_waiting
-from strongroom.errors import StrongroomError, UsageError
+from strongroom.appliance.running import fault_of
+from strongroom.errors import UsageError
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -32,13 +33,16 @@ _TITLE: Final = "Strongroom"
 _ACTIONS: Final = (
     ("1", "Network", "actions.network"),
     ("2", "Host name and time", "actions.naming"),
-    ("3", "Data disk", "actions.data_disk"),
+    ("3", "Data disk", "disk_pages.data_disk"),
     ("4", "Administrator and ssh keys", "actions.administrator"),
     ("5", "Set up backups (repository key: generate or import)", "actions.backups"),
-    ("6", "Repository key: paper copy", "actions.paper_copy"),
-    ("7", "Enrolment token for agents", "actions.enrolment_token"),
+    ("6", "Repository key: paper copy", "handing_out.paper_copy"),
+    ("7", "Enrolment token for agents", "handing_out.enrolment_token"),
     ("8", "Status", "actions.status"),
     ("9", "Support bundle", "actions.support_bundle"),
+    ("w", "Web page: a token to log in with", "handing_out.web_token"),
+    ("l", "Keyboard layout", "actions.keyboard"),
+    ("a", "Look for the answer file again", "actions.answer_file"),
     ("k", "Recovery key of the data disk", "encryption.recovery_key"),
     ("u", "Unlock the data disk", "encryption.unlock"),
     ("r", "Restart", "actions.restart"),
@@ -51,20 +55,21 @@ def show_for_ever(window: curses.window) -> None:
     while True:
         screen = Screen(window)
         _check_size(window)
-        footer = "Enter opens the menu" if is_open() else "Enter: log in, and open the menu"
-        screen.refresh_page(_TITLE, status_lines(), footer)
-        if screen.key(_REFRESH_SECONDS) not in _ENTER:
-            continue
-        screen.idle_seconds = _IDLE_SECONDS
         try:
+            footer = "Enter opens the menu" if is_open() else "Enter: log in, and open the menu"
+            screen.refresh_page(_TITLE, status_lines(), footer)
+            if screen.key(_REFRESH_SECONDS) not in _ENTER:
+                continue
+            screen.idle_seconds = _IDLE_SECONDS
             name = "" if is_open() else log_in(screen)
             if name is not None:
                 show_menu(screen, name)
         except Idle:
-            continue
-        except StrongroomError as error:
+            pass
+        except Exception as error:  # noqa: BLE001 - a console that ends shows nobody why
             screen.idle_seconds = 0
-            screen.text(_TITLE, [printable(str(error))])
+            screen.text(_TITLE, folded(str(fault_of("the console", error))))
+        curses.flushinp()
 
 
 def show_menu(screen: Screen, name: str) -> None:
@@ -83,10 +88,10 @@ def show_menu(screen: Screen, name: str) -> None:
         title, place = next((text, place) for key, text, place in _ACTIONS if key == chosen)
         try:
             _action(place)(screen)
-        except StrongroomError as error:
-            screen.text(title, _folded(str(error)))
-        except OSError as error:
-            screen.text(title, _folded(f"{error.strerror or error}: {error.filename or ''}"))
+        except Idle:
+            raise
+        except Exception as error:  # noqa: BLE001 - the page says it, and the menu goes on
+            screen.text(title, folded(str(fault_of(f"`{title}`", error))))
 
 
 def _action(place: str) -> Callable[[Screen], None]:
@@ -118,7 +123,8 @@ def _check_size(window: curses.window) -> None:
         )
 
 
-def _folded(text: str) -> list[str]:
+def folded(text: str) -> list[str]:
+    """A message as lines of a page."""
     import textwrap
 
     return [piece for line in text.split("\n") for piece in textwrap.wrap(printable(line), 76)]

@@ -1,16 +1,17 @@
 """Pages on a terminal of 80 by 24 or more: menus, forms, texts. Nothing but ASCII draws them.
 
 A page returns what was chosen, None for Escape. After `idle_seconds` without a key it raises Idle.
+What was typed before a page was shown is discarded: it was meant for another one.
 """
 
 from __future__ import annotations
 
 import curses
-import curses.ascii
-from dataclasses import dataclass, replace
+import re
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.appliance.console.fields import Field, Key, edited, value_of
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ LEAST_ROWS: Final = 20
 LEAST_COLUMNS: Final = 70
 _ESCAPE: Final = 27
 _ENTER: Final = (10, 13, curses.KEY_ENTER)
-_BACKSPACE: Final = (8, 127, curses.KEY_BACKSPACE)
 _POLL_MILLISECONDS: Final = 500
 _KEY_MILLISECONDS: Final = 50
 _ARROWS: Final = {
@@ -31,23 +31,15 @@ _ARROWS: Final = {
     ord("Z"): curses.KEY_BTAB,
 }
 _LABEL_COLUMNS: Final = 24
-_MOST_CHARACTERS: Final = 4096
+_TEXT_COLUMNS: Final = 76
+# The screen of the machine, whose fonts have no half blocks.
+_LINUX: Final = b"linux"
+# As a full block is drawn: fonts of consoles and serial terminals lack it.
+_BLOCK: Final = "\u2588"
 
 
 class Idle(Exception):  # noqa: N818 - no error: nobody is there
     """Nobody has touched a key for long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A line of a form. choices: it is one of these. is_secret: what is typed is not shown."""
-
-    name: str
-    label: str
-    value: str = ""
-    choices: tuple[str, ...] = ()
-    is_secret: bool = False
-    hint: str = ""
 
 
 class Screen:
@@ -62,35 +54,48 @@ class Screen:
     def menu(
         self, title: str, items: Sequence[tuple[str, str]], head: Sequence[str] = ()
     ) -> str | None:
-        """Let somebody choose; the key of the item. items: (key, text); a key is one character."""
+        """Let somebody choose; the key of the item.
+
+        items: (key, text); a key is one character, "" for arrows only. A text of several lines is
+        chosen as a whole.
+        """
         at = 0
         keys = [key for key, _ in items]
+        curses.flushinp()
         while True:
             lines = [*head, *([""] if head else [])]
-            first = len(lines)
-            lines += [f" {key}  {text}" for key, text in items]
+            places = []
+            for key, text in items:
+                first, *rest = text.split("\n")
+                places.append(range(len(lines), len(lines) + 1 + len(rest)))
+                lines += [f" {key or ' '}  {first}", *(f"    {line}" for line in rest)]
             self._page(title, lines, "Arrows or the key choose, Enter does it, Escape goes back",
-                       marked=first + at, top=max(0, first + at - self._room + 1))  # fmt: skip
+                       marked=places[at], top=max(0, places[at].stop - self._room))  # fmt: skip
             pressed = self.key()
             if pressed == curses.KEY_UP:
                 at = (at - 1) % len(items)
             elif pressed in (curses.KEY_DOWN, 9):
                 at = (at + 1) % len(items)
             elif pressed in _ENTER:
-                return keys[at]
+                return keys[at] or str(at)
             elif pressed == _ESCAPE:
                 return None
-            elif 0 < pressed < 128 and chr(pressed) in keys:
+            elif isinstance(pressed, int) and 0 < pressed < 128 and chr(pressed) in keys:
                 return chr(pressed)
 
     def form(
-        self, title: str, fields: Sequence[Field], faults: Sequence[str] = ()
+        self,
+        title: str,
+        fields: Sequence[Field],
+        faults: Sequence[str] = (),
+        head: Sequence[str] = (),
     ) -> dict[str, str] | None:
         """Let somebody fill in; name -> value. faults: what was wrong the last time."""
         filled = list(fields)
         at = 0
+        curses.flushinp()
         while True:
-            self._draw_form(title, filled, at, faults)
+            self._draw_form(title, filled, at, faults, head)
             pressed = self.key()
             if pressed == _ESCAPE:
                 return None
@@ -100,21 +105,24 @@ class Screen:
                 at = (at + 1) % (len(filled) + 1)
             elif pressed in _ENTER:
                 if at == len(filled):
-                    return {one.name: one.value.strip() for one in filled}
+                    return {one.name: value_of(one) for one in filled}
                 at += 1
             elif at < len(filled):
-                filled[at] = _edited(filled[at], pressed)
+                filled[at], fault = edited(filled[at], pressed)
+                if fault:
+                    faults = [fault]
 
     def text(self, title: str, lines: Sequence[str]) -> None:
         """Show a text; Enter or Escape ends it."""
         top = 0
+        curses.flushinp()
         while True:
             self._page(title, lines, "Arrows scroll, Enter goes back", top=top)
             pressed = self.key()
             last = max(0, len(lines) - self._room)
             if pressed in (*_ENTER, _ESCAPE, ord("q")):
                 return
-            steps = {
+            steps: dict[Key, int] = {
                 curses.KEY_DOWN: 1,
                 curses.KEY_UP: -1,
                 curses.KEY_NPAGE: self._room,
@@ -123,20 +131,39 @@ class Screen:
             }
             top = min(max(0, top + steps.get(pressed, 0)), last)
 
+    def secret(self, title: str, lines: Sequence[str], secret: str) -> None:
+        """Show a text, and below it a secret as a QR code that this terminal can show."""
+        from strongroom.appliance.paper import qr_lines
+
+        code = qr_lines(secret)
+        if len(code) > self._room and curses.termname() != _LINUX:
+            code = qr_lines(secret, halves=True)
+        if len(code) > self._room:
+            note = (
+                f"The QR code has {len(code)} rows, and here is room for {self._room}: "
+                "`sudo strongroom-console` over ssh, in a larger window, shows all of it."
+            )
+            lines = [*lines, *_wrapped(note, _TEXT_COLUMNS), ""]
+        self.text(title, [*lines, *code])
+
     def ask(self, title: str, lines: Sequence[str], field: Field) -> str | None:
         """Ask for one text below an explanation."""
         value = field
+        fault = ""
+        curses.flushinp()
         while True:
             shown = "*" * len(value.value) if field.is_secret else value.value
             label = f"{field.label}: {shown}"
             room = self._window.getmaxyx()[1] - 3
-            self._page(title, [*lines, "", label[-room:] + "_"], "Enter goes on, Escape goes back")
+            below = ["", *_wrapped(fault, room)] if fault else []
+            page = [*lines, "", label[-room:] + "_", *below]
+            self._page(title, page, "Enter goes on, Escape goes back")
             pressed = self.key()
             if pressed == _ESCAPE:
                 return None
             if pressed in _ENTER:
-                return value.value.strip()
-            value = _edited(value, pressed)
+                return value_of(value)
+            value, fault = edited(value, pressed)
 
     def confirm(self, title: str, lines: Sequence[str]) -> bool:
         """Yes or no; no is chosen first."""
@@ -155,9 +182,12 @@ class Screen:
 
     def refresh_page(self, title: str, lines: Sequence[str], footer: str) -> None:
         """Draw a page that waits for no key."""
+        if curses.termname() == _LINUX:
+            # While the machine starts, kernel and systemd write over it.
+            self._window.redrawwin()
         self._page(title, lines, footer)
 
-    def key(self, patience_seconds: float = 0) -> int:
+    def key(self, patience_seconds: float = 0) -> Key:
         """The next key; -1 after `patience_seconds`, where these are given. Raises Idle."""
         begun = clock.elapsed_seconds()
         while True:
@@ -167,6 +197,8 @@ class Screen:
                 return -1
             if pressed == _ESCAPE:
                 return self._rest_of_key()
+            if 0x80 <= pressed <= 0xFF:
+                return self._character(pressed)
             if pressed != -1:
                 return pressed
             waited = clock.elapsed_seconds() - begun
@@ -185,20 +217,45 @@ class Screen:
         finally:
             self._window.timeout(_POLL_MILLISECONDS)
 
+    def _character(self, first: int) -> str:
+        """A character of several bytes in UTF-8; "" if it is none."""
+        data = bytes([first])
+        length = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+        self._window.timeout(_KEY_MILLISECONDS)
+        try:
+            while len(data) < length:
+                pressed = self._window.getch()
+                if not 0x80 <= pressed < 0xC0:
+                    if pressed != -1:
+                        curses.ungetch(pressed)
+                    break
+                data += bytes([pressed])
+            return data.decode("utf-8")
+        except UnicodeDecodeError:
+            return ""
+        finally:
+            self._window.timeout(_POLL_MILLISECONDS)
+
     @property
     def _room(self) -> int:
         """Lines between head and foot."""
         return max(1, self._window.getmaxyx()[0] - 4)
 
     def _page(
-        self, title: str, lines: Sequence[str], footer: str, *, marked: int = -1, top: int = 0
+        self,
+        title: str,
+        lines: Sequence[str],
+        footer: str,
+        *,
+        marked: range = range(0),
+        top: int = 0,
     ) -> None:
         window = self._window
         rows, columns = window.getmaxyx()
         window.erase()
         self._put(0, f" {title}".ljust(columns - 1), curses.A_REVERSE)
         for row, line in enumerate(lines[top : top + self._room]):
-            style = curses.A_REVERSE if top + row == marked else curses.A_NORMAL
+            style = curses.A_REVERSE if top + row in marked else curses.A_NORMAL
             self._put(row + 2, f" {line}", style)
         more = "  (more below)" if top + self._room < len(lines) else ""
         self._put(rows - 1, f" {footer}{more}", curses.A_BOLD)
@@ -207,14 +264,23 @@ class Screen:
 
     def _put(self, row: int, text: str, style: int) -> None:
         rows, columns = self._window.getmaxyx()
-        if row < rows:
-            self._window.addnstr(row, 0, text, columns - 1, style)
+        if row >= rows:
+            return
+        self._window.addnstr(row, 0, text.replace(_BLOCK, " "), columns - 1, style)
+        for piece in re.finditer(f"{_BLOCK}+", text[: columns - 1]):
+            self._window.chgat(row, piece.start(), len(piece[0]), style | curses.A_REVERSE)
 
     def _draw_form(
-        self, title: str, filled: Sequence[Field], at: int, faults: Sequence[str]
+        self,
+        title: str,
+        filled: Sequence[Field],
+        at: int,
+        faults: Sequence[str],
+        head: Sequence[str],
     ) -> None:
         width = self._window.getmaxyx()[1] - _LABEL_COLUMNS - 6
-        lines = []
+        lines = [*head, *([""] if head else [])]
+        first = len(lines)
         for number, one in enumerate(filled):
             value = "*" * len(one.value) if one.is_secret else printable(one.value)
             if one.choices:
@@ -223,35 +289,19 @@ class Screen:
                 value += "_"
             lines.append(f"{one.label:<{_LABEL_COLUMNS}}{value[-width:]}")
         lines += ["", "[ Apply ]"]
-        marked = at if at < len(filled) else len(filled) + 1
+        marked = first + (at if at < len(filled) else len(filled) + 1)
         hint = filled[at].hint if at < len(filled) else "Enter applies"
         if at < len(filled) and filled[at].choices:
             hint = f"Space chooses. {hint}"
         lines += [
             "",
-            hint,
+            *_wrapped(hint, width + 20),
             "",
             *(piece for fault in faults for piece in _wrapped(fault, width + 20)),
         ]
         footer = "Tab and arrows move, Enter goes on, Escape goes back"
-        self._page(title, lines, footer, marked=marked, top=max(0, marked - self._room + 1))
-
-
-def _edited(field: Field, pressed: int) -> Field:
-    """A field after a key."""
-    if field.choices:
-        if pressed in (ord(" "), curses.KEY_RIGHT, curses.KEY_LEFT):
-            step = -1 if pressed == curses.KEY_LEFT else 1
-            at = (field.choices.index(field.value) + step) % len(field.choices)
-            return replace(field, value=field.choices[at])
-        return field
-    if pressed in _BACKSPACE:
-        return replace(field, value=field.value[:-1])
-    if pressed == curses.ascii.NAK:  # Control-U
-        return replace(field, value="")
-    if 32 <= pressed < 127 and len(field.value) < _MOST_CHARACTERS:
-        return replace(field, value=field.value + chr(pressed))
-    return field
+        top = max(0, marked - self._room + 1)
+        self._page(title, lines, footer, marked=range(marked, marked + 1), top=top)
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import textwrap
 from typing import Final
 
 from strongroom import clock
@@ -25,13 +26,14 @@ _UNITS: Final = ("strongroom-director", "strongroom-storage", "ssh")
 def status_lines() -> list[str]:
     """A page."""
     state = State().known
+    clock.follow_time_zone()
     lines = [
         f"Name            {printable(socket.gethostname())}      {local_text(clock.now_ns())}",
         f"Addresses       {', '.join(addresses()) or 'none yet'}",
     ]
     where = director_address()
     if where:
-        lines.append(f"Director        {where}")
+        lines.append(f"Director        {where}    (also its web page)")
     fingerprint = authority_fingerprint()
     if fingerprint:
         lines += ["Authority       (compare it where machines join)", f"  {fingerprint}"]
@@ -45,7 +47,11 @@ def status_lines() -> list[str]:
     if is_live():
         lines += ["", "Started live: what is set up here is gone when the machine is switched off."]
     if state.trouble:
-        lines += ["", f"The answer file was not applied: {state.trouble}"]
+        lines += [
+            "",
+            *textwrap.wrap(f"The answer file was not applied: {state.trouble}", 76),
+            "Mend it, and choose `Look for the answer file again` in the menu, or restart.",
+        ]
     return lines + _update_lines()
 
 
@@ -90,7 +96,9 @@ def director_address() -> str:
             said = tomllib.load(file)
     except (OSError, tomllib.TOMLDecodeError):
         return ""
-    return printable(f"https://{said.get('address', '')}:{said.get('director_port', 9101)}")
+    host = str(said.get("address", ""))
+    shown = f"[{host}]" if ":" in host else host
+    return printable(f"https://{shown}:{said.get('director_port', 9101)}")
 
 
 def authority_fingerprint(folder: str = "/var/lib/strongroom/ca") -> str:

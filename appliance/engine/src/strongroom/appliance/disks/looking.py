@@ -32,9 +32,17 @@ class Disk:
     path: str
     size: int
     model: str
+    serial: str
     holds: str
     is_used: bool
     is_removable: bool
+
+    def description(self) -> list[str]:
+        """What tells it from others: its name, then all the rest."""
+        state = "in use" if self.is_used else f"HOLDS {self.holds}" if self.holds else "empty"
+        model = " ".join(filter(None, (self.model, self.serial and f"serial {self.serial}")))
+        parts = (f"{self.size / 1e9:.1f} GB", self.path, model, state)
+        return [self.name, "  ".join(filter(None, parts))]
 
 
 def device_of(path: str) -> str:
@@ -108,13 +116,14 @@ def all_disks() -> list[Disk]:
             continue
         used = bool(users_of(one["path"])) or _is_mounted(one)
         holds = what_it_holds(one["path"])
-        model = " ".join(filter(None, (one["model"], one["serial"])))
+        model, serial = (printable((one[key] or "").strip()) for key in ("model", "serial"))
         found.append(
             Disk(
                 stable_name(one["path"]),
                 one["path"],
                 int(one["size"]),
-                printable(model.strip(), 60),
+                model,
+                serial,
                 holds,
                 used,
                 bool(one["rm"]) or one["tran"] == "usb",

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from strongroom.appliance.steps.context import Context
 
 _LABEL: Final = "strongroom"
-_OPTIONS: Final = "noatime,nodev,nosuid,noexec,nofail"
+# A disk that was enlarged is used as a whole after the next mount.
+_OPTIONS: Final = "noatime,nodev,nosuid,noexec,nofail,x-systemd.growfs"
+_GROW: Final = "/usr/lib/systemd/systemd-growfs"
+# Less is what the file system itself and its encryption need.
+_LEAST_GROWTH: Final = 64 << 20
 SANDBOX: Final = "/etc/systemd/system/strongroom-storage.service.d/40-data-disk.conf"
 
 
@@ -43,6 +47,18 @@ def set_data_disk(context: Context) -> None:
         _seal(context, disk, plan, device)
     _note_in_tables(context, plan)
     _mount(context, disk, plan)
+    grow(context, plan)
+
+
+def grow(context: Context, plan: DiskPlan) -> None:
+    """Use all of a disk that was enlarged. It is mounted."""
+    size = size_of(device_of(plan.device))
+    if size <= plan.size + _LEAST_GROWTH:
+        return
+    run([_GROW, MOUNT_POINT])
+    plan.size = size
+    context.state.write()
+    context.did(f"enlarged the file system on {plan.device} to {size / 1e9:.1f} GB")
 
 
 def _plan(context: Context, disk: DataDisk, device: str) -> DiskPlan:
@@ -84,10 +100,15 @@ def _plan(context: Context, disk: DataDisk, device: str) -> DiskPlan:
 
 def _refuse_another(plan: DiskPlan, disk: DataDisk, device: str) -> None:
     """Raise ConflictError if this is another disk than the plan was made for."""
-    found = {} if plan.is_made else tags(device)
+    found = tags(device)
     is_ours = found.get("UUID") in (plan.luks_uuid, plan.xfs_uuid)
-    is_strange = bool(found.get("TYPE")) and not is_ours and disk.erase is None
-    if is_strange or (plan.size, plan.stable_name) != (size_of(device), stable_name(device)):
+    if plan.is_made:
+        # It may be larger than it was.
+        is_strange = not is_ours
+    else:
+        is_strange = bool(found.get("TYPE")) and not is_ours and disk.erase is None
+        is_strange |= plan.size != size_of(device)
+    if is_strange or plan.stable_name != stable_name(device):
         raise ConflictError(
             f"{plan.device} is another disk than before; nothing was changed. Put the disk back, "
             "or remove `disk` from the state file if the new one is to be used"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pwd
@@ -17,10 +18,13 @@ from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strongroom.appliance.answers.model import AnswerFile, Token
     from strongroom.appliance.steps.context import Context
 
 TOKENS: Final = f"{STATE_FOLDER}/tokens"
+_ERROR: Final = "strongroom: error ["
 
 
 def setup_answers(answers: AnswerFile) -> dict[str, Any]:
@@ -74,7 +78,7 @@ def set_up(context: Context) -> None:
         raise ConflictError(f"{MOUNT_POINT} is not mounted; the repository would land elsewhere")
     head = "# Written by Strongroom from its answers.\n"
     context.machine.write(SETUP_ANSWERS, head + toml_text(said))
-    told = _strongroom("--json", "setup", "appliance", "--answers", SETUP_ANSWERS)
+    told = _strongroom("setup", "appliance", "--answers", SETUP_ANSWERS, "--json")
     for line in told.splitlines():
         if line.startswith('{"type":"appliance"') or '"type": "appliance"' in line:
             for one in json.loads(line)["changed"]:
@@ -114,7 +118,20 @@ def make_token(token: Token, path: str) -> str:
 def _strongroom(*words: str) -> str:
     code, said = run_for_code(module_command("strongroom", *words), folder=SAFE_FOLDER)
     if code:
-        line = said.strip().splitlines()[0] if said.strip() else ""
-        text = printable(line.removeprefix("strongroom: "))
-        raise OperatingSystemError(f"`strongroom {' '.join(words[:3])}` failed ({code}): {text}")
+        # Warnings come before it, and what is for programs behind it.
+        lines = [one for one in said.splitlines() if one.startswith(_ERROR)]
+        text = printable(lines[0].partition("]: ")[2] if lines else f"exit code {code}")
+        raise OperatingSystemError(f"`strongroom {_named(words)}` failed: {text}")
     return said
+
+
+def _named(words: Sequence[str]) -> str:
+    """The command without its options."""
+    return " ".join(itertools.takewhile(lambda word: not word.startswith("-"), words))
+
+
+def make_web_token(operator: str, lifetime: str) -> str:
+    """Make a token of the API for the operator; its text."""
+    said = _strongroom("token", "create", operator, "--lifetime", lifetime, "--json")
+    text: str = json.loads(said.splitlines()[-1])["text"]
+    return text

@@ -54,6 +54,12 @@ class Answers:
     storage_user: str
     group: str
 
+    @property
+    def director_url(self) -> str:
+        """Where agents, operators and browsers reach the director."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"https://{host}:{self.director_port}"
+
     def below_state(self, *names: str) -> str:
         """A path in the folder of the appliance's data."""
         return os.path.join(self.state, *names)

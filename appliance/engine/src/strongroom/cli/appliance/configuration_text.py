@@ -38,11 +38,7 @@ def configuration_files(answers: Answers) -> dict[str, str]:
 
 def console_text(answers: Answers) -> str:
     """The operator's console.toml."""
-    host = f"[{answers.address}]" if ":" in answers.address else answers.address
-    return (
-        f'director = "https://{host}:{answers.director_port}"\n'
-        f"identity = {quoted(operator_folder(answers))}\n"
-    )
+    return f'director = "{answers.director_url}"\nidentity = {quoted(operator_folder(answers))}\n'
 
 
 def console_folder(answers: Answers) -> str:

@@ -111,7 +111,7 @@ def _report(made: Appliance, terminal: Terminal, *, starts: bool) -> None:
         {
             "type": "appliance",
             "address": answers.address,
-            "director": f"https://{answers.address}:{answers.director_port}",
+            "director": answers.director_url,
             "fingerprint": made.fingerprint,
             "passphrase_file": made.passphrase_file,
             "changed": made.changed,
@@ -125,9 +125,7 @@ def _report(made: Appliance, terminal: Terminal, *, starts: bool) -> None:
         return
     group = answers.groups[0] if answers.groups else "GROUP"
     terminal.line()
-    terminal.line(
-        f"address of the director:      https://{answers.address}:{answers.director_port}"
-    )
+    terminal.line(f"address of the director:      {answers.director_url}")
     terminal.line(f"fingerprint of the authority: {made.fingerprint}")
     terminal.line(f"passphrase of the restore key: in {printable(made.passphrase_file)}")
     terminal.line(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  strongroom token create prometheus --profile metrics --output /etc/prometheus/strongroom.token
-  strongroom token create ann --lifetime 30d --output ~/.config/strongroom/token
+  strongroom token create prometheus --profile monitoring --output /etc/prometheus/strongroom.token
+  strongroom token create ann --profile all --lifetime 30d --output ~/.config/strongroom/token
   strongroom token list
   strongroom token withdraw 4f1c02aa
 

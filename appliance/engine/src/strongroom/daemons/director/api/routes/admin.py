@@ -72,7 +72,8 @@ async def create_token(wanted: TokenWanted, asked: Asked) -> NewToken:
         profile is None or not asked.rights.is_unlimited
     ):
         raise UnknownNameError(
-            f"there is no Console {wanted.name!r}; a token without one needs a Profile"
+            f"there is no Console or User {wanted.name!r}; name a Profile, whose rights the token "
+            f"gets (--profile). There are: {', '.join(sorted(configuration.profiles)) or 'none'}"
         )
     token, text = await asked.director.commands.create_token(
         wanted.name, wanted.profile, wanted.lifetime_seconds, asked.actor
