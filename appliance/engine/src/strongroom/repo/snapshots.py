@@ -15,6 +15,7 @@ digest, with any key. A snapshot's id is the name of its object.
 
 from __future__ import annotations
 
+import hmac
 import struct
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,7 +44,7 @@ from strongroom.repo.set_aside import is_of_one_object
 from strongroom.rows.byte_totals import bytes_together
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Sequence
 
     from strongroom.repo.set_aside import SetAside
     from strongroom.stores.store import Store
@@ -126,6 +127,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     missing_paths: how many of the paths that were named were not there.
     Times are unix nanoseconds: start and end by the client's clock, server by the store's
     (0 where it has none of its own).
+    witness: see `witness_of`; b"" where it was made with a put key, and in older snapshots.
     """
 
     host: str
@@ -147,6 +149,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     original: str = ""
     protected: bool = False
     listing: ListingSeal = ListingSeal()
+    witness: bytes = b""
     id: str = ""
     owner: bytes = b""
     pages: tuple[PageReference, ...] = ()
@@ -156,6 +159,22 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def short_id(self) -> str:
         """Enough of the id to show."""
         return self.id[:8]
+
+
+def witness_of(key: Key, owner: bytes, pages: Sequence[PageReference]) -> bytes:
+    """What shows that a snapshot of these pages was made with the restore key; b"" by another key.
+
+    A put key makes snapshots of its client with any content: nothing else in one tells who made it.
+    """
+    if not isinstance(key, RestoreKey):
+        return b""
+    return blake3(owner + msgspec.msgpack.encode(pages), key=key.witness_key).digest()
+
+
+def is_made_with_restore_key(key: Key, snapshot: Snapshot) -> bool:
+    """Whether a snapshot, read with its pages, was made with the repository's restore key."""
+    expected = witness_of(key, snapshot.owner, snapshot.pages)
+    return bool(expected) and hmac.compare_digest(expected, snapshot.witness)
 
 
 def encode_snapshot(key: PutKey, snapshot: Snapshot, cipher: int) -> bytes:

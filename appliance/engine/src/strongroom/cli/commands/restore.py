@@ -22,6 +22,7 @@ from strongroom.cli.snapshot_choice import (
     normal_path,
 )
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, DamageError, UsageError
+from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -61,7 +62,9 @@ A target that exists keeps its mode, owner and attributes.
 Below a target, and in place on another host than the one backed up, set-id bits, device nodes, file
 capabilities and trusted attributes are left out: a program that ran as root there could do so here.
 They are named and counted; --keep-privileges restores them too (through the director only with
-that command in the Command ACL).
+that command in the Command ACL). They are restored without it when root restores below an empty
+target, from a repository opened with its passphrase, a snapshot that was made with it or on this
+host: that is a whole system from a rescue medium.
 --delete removes what the snapshot does not contain, in directories that were backed up. What the
 backup left out stays: excluded entries, folders that it did not enter or could not list, sockets,
 other mounts than that of the path restored. So do the repository, its cache and this program.
@@ -143,8 +146,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         wanted = arguments.snapshot.partition(":")[0]
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
-        if options.in_place and snapshot.host == socket.gethostname():
-            options = replace(options, keeps_privileges=True)
+        options = _with_privileges(options, arguments, repository, snapshot, terminal)
         from strongroom.jobs.restore.options import EntryKind
         from strongroom.jobs.restore.restore import restore
 
@@ -166,6 +168,54 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         )
     differences = sum((found or {}).values())
     return EXIT_DONE if report.is_complete and not differences else EXIT_INCOMPLETE
+
+
+def _with_privileges(
+    options: RestoreOptions,
+    arguments: argparse.Namespace,
+    repository: Repository,
+    snapshot: Snapshot,
+    terminal: Terminal,
+) -> RestoreOptions:
+    """Keep privileges where they mean what they meant; says before the work what becomes of them.
+
+    That is in place on the host that was backed up, and for a whole system below an empty target,
+    from a rescue medium.
+    """
+    from strongroom.repo.snapshots import is_made_with_restore_key
+
+    is_own = snapshot.host == socket.gethostname()
+    if options.keeps_privileges or (options.in_place and is_own):
+        return replace(options, keeps_privileges=True)
+    obstacle = ""
+    if options.in_place:
+        obstacle = f"{printable(snapshot.host)} is another host"
+    elif os.geteuid():
+        obstacle = "only root can restore them"
+    elif arguments.settings.key_file:
+        obstacle = "the repository was opened with a key file, not with its passphrase"
+    elif not is_own and not is_made_with_restore_key(repository.key, snapshot):
+        obstacle = "the snapshot was not made with the repository's passphrase"
+    elif not _is_empty(options.target):
+        obstacle = "the target is not empty"
+    what = "set-id bits, devices, capabilities and trusted attributes"
+    text = f"{what} are restored too"
+    if obstacle:
+        text = f"{what} are left out, for {obstacle}; --keep-privileges restores them"
+    terminal.emit({"type": "privileges", "kept": not obstacle, "reason": obstacle})
+    if not terminal.quiet:
+        terminal.message_line(text)
+    return replace(options, keeps_privileges=not obstacle)
+
+
+def _is_empty(target: bytes) -> bool:
+    """Whether a target holds nothing, as a fresh file system does."""
+    try:
+        return not set(os.listdir(target)) - {b"lost+found"}
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
 
 
 def patterns_of(texts: list[str], ignoring_case: list[str]) -> Patterns | None:

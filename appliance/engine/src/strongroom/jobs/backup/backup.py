@@ -30,10 +30,7 @@ from strongroom.progress import NullProgress
 from strongroom.repo.left_out import LeftOut
 from strongroom.repo.newest_known import NewestKnown
 from strongroom.repo.packs import KIND_LISTING, PACK_SIZE_BYTES
-from strongroom.repo.snapshots import (
-    Snapshot,
-    Totals,
-)
+from strongroom.repo.snapshots import Snapshot, Totals, witness_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -450,6 +447,9 @@ class _Backup:
                 "signature": tuning.signature,
                 **{name: text for name, text in options.attribute_options().items() if text},
             },
+            witness=witness_of(
+                self._repository.key, self._repository.writer.client_id, listing.pages
+            ),
             pages=tuple(listing.pages),
             left_out=left_out,
         )

@@ -29,6 +29,7 @@ from strongroom.repo.keys.roles import RestoreKey
 from strongroom.repo.listing.reader import Listing
 from strongroom.repo.packs import KIND_DATA, KIND_LISTING, PACK_SIZE_BYTES
 from strongroom.repo.set_aside import SetAside, is_of_one_object
+from strongroom.repo.snapshots import is_made_with_restore_key, witness_of
 from strongroom.rows.rows import BLOCK_ID_BYTES
 
 if TYPE_CHECKING:
@@ -206,12 +207,16 @@ class _Copy:
         self._target.write_index(self._footers)
         self._footers = []
         original = identity(self._source, snapshot)
+        witness = b""
+        if is_made_with_restore_key(self._source.key, snapshot):
+            witness = witness_of(self._target.key, self._target.writer.client_id, writer.pages)
         copied = self._target.commit(
             msgspec.structs.replace(
                 snapshot,
                 id="",
                 parent=self._copy_of_parent(snapshot),
                 original=original,
+                witness=witness,
                 pages=tuple(writer.pages),
             ),
             self._lease,

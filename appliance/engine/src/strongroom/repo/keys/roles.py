@@ -40,6 +40,7 @@ MOST_GENERATIONS = 0xFFFF
 _NAME_SIZE_LIMIT = 255
 _GENERATION = struct.Struct("<I")
 _PACK_KEY_PURPOSE = b"strongroom pack 1"
+_WITNESS_PURPOSE = b"strongroom witness 1"
 _FOOTER_KEY_PURPOSE = b"strongroom footer key 1"
 
 
@@ -233,6 +234,11 @@ class RestoreKey(ApplianceKey):
         del pack_id
         shared = agree(self.private, header.ephemeral_public)
         return pack_key(shared, header.raw, self.restore_public)
+
+    @cached_property
+    def witness_key(self) -> bytes:
+        """Key of what only a holder of this key can say about a snapshot."""
+        return derive_key(self.private, self.repository_id, _WITNESS_PURPOSE)
 
 
 # A pack's id, the key of its blocks, and the key of its footer.
