@@ -25,6 +25,7 @@ ALERTS_OF_EVENTS = {
     "job-failed": {"StrongroomBackupFailed", "StrongroomVerifyFailed"},
     "job-incomplete": None,
     "path-missing": None,
+    "backup-short": None,
     "job-missing": {"StrongroomBackupMissing", "StrongroomVerifyOverdue"},
     "job-overdue": {"StrongroomBackupTooOld"},
     "job-late": None,

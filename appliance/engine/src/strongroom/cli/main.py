@@ -82,6 +82,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "watch": ("watch", "follow a run until it has ended"),
         "log": ("log", "show the log of a run"),
         "cancel": ("cancel", "cancel runs"),
+        "accept": ("accept", "say that a backup of far less than usual is right"),
         "bandwidth": ("bandwidth", "change the bandwidth limit of a run"),
         "estimate": ("estimate", "let an agent count what a job would back up"),
         "browse": ("browse", "browse snapshots, choose files and restore them"),

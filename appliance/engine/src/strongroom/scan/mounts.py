@@ -57,6 +57,12 @@ def file_system_type(path: bytes, mountinfo: bytes | None = None) -> bytes:
     return types.get(_holding(path, types), b"")
 
 
+def mount_points_of(paths: Iterable[bytes], mountinfo: bytes | None = None) -> list[bytes]:
+    """Where the file system is mounted that holds each path; b"" for the one of "/"."""
+    types = _mounted_types(mountinfo)
+    return [_holding(path, types) for path in paths]
+
+
 def unsized_devices(mountinfo: bytes | None = None) -> dict[int, bytes | None]:
     """File systems whose files may hold more than the 0 bytes that they say, by their numbers.
 

@@ -14,6 +14,7 @@ EVENTS: Final[dict[str, Severity]] = {
     "job-failed": "error",
     "job-incomplete": "warning",
     "path-missing": "warning",
+    "backup-short": "error",
     "job-missing": "error",
     "job-overdue": "error",
     "job-late": "warning",

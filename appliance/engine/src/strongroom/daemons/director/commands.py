@@ -34,6 +34,7 @@ from strongroom.daemons.director.runs.plan import plan
 from strongroom.daemons.director.runs.requests import new_restore, new_run
 from strongroom.daemons.director.runs.retention import remove_snapshots, snapshot_info
 from strongroom.daemons.director.runs.run_request import RunRequest
+from strongroom.daemons.director.snapshots.acceptance import accept_runs
 from strongroom.errors import (
     ConfigurationError,
     ConflictError,
@@ -126,6 +127,21 @@ class Commands:
                 raise ConflictError(f"run {found.id} has ended: {found.state}")
             await self._runs.stop(found, Ending("cancelled", f"cancelled by {who.title}"))
             return (await self._found(found.record.id, about)).info()
+
+    async def accept(self, run_id: str, who: Actor) -> Run:
+        """What a backup that is short of something holds is right; likewise of all after it."""
+        async with self._audit_log.recording(who, "accept", run_id) as about:
+            found = await self._found(run_id, about)
+            if isinstance(found, ActiveRun):
+                raise ConflictError(f"run {found.record.id} has not ended")
+            if found.kind != "backup":
+                raise ConflictError(f"run {found.id} is no backup")
+            accepted = await self._context.in_thread(accept_runs, self._context, found, who.title)
+            if not accepted:
+                raise ConflictError(f"run {found.id} holds as much as usual")
+            for record in accepted:
+                await self._notices.ended(record)
+            return accepted[0].info()
 
     async def set_bandwidth(self, run_id: str, maximum_bytes_per_second: int, who: Actor) -> Run:
         """Change the bandwidth limit of an active run, 0: no limit; ConflictError if not active.

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import strongroom
 from strongroom import clock, heap
 from strongroom.errors import DamageError, ObjectMissingError, SourceError
+from strongroom.filesets.rules import FileSetRules
 from strongroom.jobs.backup.coordinator import Coordinator
 from strongroom.jobs.backup.parent import choose_parent, open_parent
 from strongroom.jobs.backup.parent_cache import ParentCache
@@ -31,6 +32,7 @@ from strongroom.repo.left_out import LeftOut
 from strongroom.repo.newest_known import NewestKnown
 from strongroom.repo.packs import KIND_LISTING, PACK_SIZE_BYTES
 from strongroom.repo.snapshots import Snapshot, Totals, witness_of
+from strongroom.sources.named_paths import NamedPaths, look_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,7 +69,8 @@ class BackupReport:
     in one, 0 where shards did it themselves. `coordinator_seconds`: processor time of this thread
     since it began, which nothing can share; `shard_seconds`: of all shards. `snapshot` is None
     after a dry run. `missing`: paths that were named and are not there, which are among the
-    `problems`. `warnings`: what made the job slower than it should be.
+    `problems`. `warnings`: what made the job slower than it should be. `named`: how the paths were
+    that were named.
     """
 
     snapshot: Snapshot | None
@@ -90,6 +93,7 @@ class BackupReport:
     problems: tuple[Problem, ...]
     missing: tuple[bytes, ...] = ()
     warnings: tuple[str, ...] = ()
+    named: NamedPaths = field(default_factory=NamedPaths)
 
     @property
     def is_complete(self) -> bool:
@@ -118,6 +122,7 @@ class BackupReport:
             "missing_path_names": [
                 f"/{printable(path)}" for path in self.missing[:MOST_NAMED_PATHS]
             ],
+            **self.named.summary(),
             "stage_seconds": {name: round(one, 3) for name, one in self.stage_seconds.items()},
             "scan_threads": self.scan.threads,
             "scan_bound": self.scan.bound,
@@ -191,6 +196,10 @@ class _Backup:
         """Scan, store, commit."""
         options = self._options
         paths = self._source.paths()
+        selection = self._options.selection
+        roots = selection.roots if isinstance(selection, FileSetRules) else ()
+        named = [root.path for root in roots] or list(paths)
+        begin = look_at(named)
         base = self._choose_parent(paths)
         cache = self._open_cache(paths)
         parent = None
@@ -301,6 +310,7 @@ class _Backup:
             problems=tuple(counts.problems),
             missing=tuple(problem.path for problem in options.known_problems),
             warnings=tuple(self._warnings),
+            named=begin.and_later(look_at(named)),
         )
 
     def _choose_parent(self, paths: tuple[bytes, ...]) -> Snapshot | None:

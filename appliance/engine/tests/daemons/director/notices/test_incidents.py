@@ -490,3 +490,20 @@ async def test_a_job_that_failed_and_succeeded_long_ago_only_is_judged_by_that(d
     found, _ = JobWatch(director.service.context).conditions([])
     assert [one.event for one in found] == ["job-failed"]
     assert len(job_histories(catalog, since_ns=director.time.now_ns - 40 * 86400 * 10**9)) == 0
+
+
+@in_loop
+async def test_a_backup_of_far_less_than_usual_is_told_until_it_is_accepted(director, told):
+    told.configure()
+    await director.open()
+    agent = await director.agent("web1")
+    short = {"files": 0, "size_bytes": 0, "empty_paths": ["/home"]}
+    for number, changes in enumerate(({"files": 90, "size_bytes": 9000}, short, short), 1):
+        run = await director.start("nightly")
+        await agent.start(run.id)
+        await director.end(agent, run.id, snapshot=f"{number:064x}", summary=changes)
+        await told.look()
+    assert told.events() == [("backup-short", "open")]
+    await director.service.commands.accept(run.id, OPERATOR)
+    await told.look()
+    assert told.events()[1:] == [("backup-short", "resolved")]

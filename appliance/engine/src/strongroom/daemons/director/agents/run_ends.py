@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from strongroom.daemons.director.agents.message_limits import bounded_data
 from strongroom.daemons.director.catalog.late_snapshots import add_late_snapshot, why_not_late
 from strongroom.daemons.director.catalog.snapshots import add_snapshots
@@ -15,6 +17,7 @@ from strongroom.daemons.director.snapshots.confirmation import (
     is_count,
     walk_confirmed,
 )
+from strongroom.daemons.director.snapshots.shortfalls import FIELD, shortfalls
 from strongroom.errors import (
     CatalogUnavailableError,
     ConflictError,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from strongroom.net.control.messages import RunEnded
 
 _LONGEST_TEXT: Final = 4096
+_ACCEPT: Final = "; if that is right now: `strongroom accept` and the run"
 
 
 class RunEnds:
@@ -45,9 +49,11 @@ class RunEnds:
     async def end(self, active: ActiveRun, message: RunEnded, lines: list[NewLine]) -> None:
         """Write the end of a run; lines: for its log. With the run's lock held."""
         record = active.record
+        summary = bounded_data(message.summary)
+        summary.pop(FIELD, None)  # the director's own
         changes: dict[str, Any] = {
             "sequence": message.sequence,
-            "summary": bounded_data(message.summary),
+            "summary": summary,
             "security": bounded_data(message.security),
         }
         state = str(message.status)
@@ -65,6 +71,12 @@ class RunEnds:
                 said += confirmed.lines
                 changes["snapshot"] = message.snapshot
                 if confirmed.record is not None:
+                    confirmed, short = await self._judged(confirmed, summary)
+                    if short:
+                        summary[FIELD] = short
+                        said += [("warning", f"{text}{_ACCEPT}") for _, text in short]
+                        state = "incomplete" if state == "done" else state
+                    assert confirmed.record is not None
                     if fault := confirmed.record.false_reason:
                         error_id = FalseSnapshotError.error_id
                         state, reason = "failed", _false_text(message.snapshot, fault)
@@ -99,6 +111,9 @@ class RunEnds:
                 raise ConflictError(f"a late snapshot is not entered: {fault}")
             confirmed = await self._confirmed(record, message)
             if confirmed.record is not None:
+                summary = bounded_data(message.summary)
+                confirmed, _ = await self._judged(confirmed, summary)
+                assert confirmed.record is not None
                 await self._context.in_thread(
                     add_late_snapshot, self._context.catalog, confirmed.record
                 )
@@ -109,6 +124,19 @@ class RunEnds:
         except StrongroomError as error:
             text = "run %s: %s"
             self._lines.log(record.client, logging.WARNING, text, record.id, shown(error))
+
+    async def _judged(
+        self, confirmed: Confirmed, summary: dict[str, Any]
+    ) -> tuple[Confirmed, list[list[str]]]:
+        """Note in the record of the snapshot what it is short of."""
+        record = confirmed.record
+        if record is None or record.false_reason:
+            return confirmed, []
+        context = self._context
+        short = await context.in_thread(shortfalls, context.catalog, record, summary)
+        lacks = record.missing_paths + len(short)
+        changed = msgspec.structs.replace(record, missing_paths=lacks)
+        return confirmed._replace(record=changed), short
 
     async def _confirmed(self, record: RunRecord, message: RunEnded) -> Confirmed:
         context = self._context

@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "browse": ("browse", "restore", ".bvfs_lsdirs", ".bvfs_lsfiles"),
     "run": ("run",),
     "cancel": ("cancel",),
+    "accept": ("accept", "forget", "delete"),
     "restore": ("restore",),
     "keep-privileges": ("keep-privileges",),
     "estimate": ("estimate",),

@@ -79,6 +79,10 @@ class SnapshotRecord(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.start_ns, self.server_ns) if self.server_ns else self.start_ns
 
 
+# How many snapshots say what is usual.
+_USUAL = 5
+
+
 class KnownSnapshot(NamedTuple):
     """The part of a snapshot needed to tell whether it exists."""
 
@@ -195,6 +199,29 @@ def oldest_snapshot(
     conditions = _originals(job, client, storage, digest)
     conditions += [SNAPSHOTS.c.removed_ns == 0, SNAPSHOTS.c.server_ns >= since_ns]
     return _first(catalog, conditions, SNAPSHOTS.c.server_ns)
+
+
+def usual_snapshots(catalog: Catalog, record: SnapshotRecord) -> list[SnapshotRecord]:
+    """The last ones of its job before it that held what they were to hold, the newest first.
+
+    Of its FileSet as it is now, where the record knows that; removed ones, too.
+    """
+    conditions = [
+        *_originals(record.job, record.client, record.storage, record.fileset_digest),
+        SNAPSHOTS.c.missing_paths == 0,
+        SNAPSHOTS.c.id != record.id,
+    ]
+    query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns.desc())
+    with catalog.reading() as connection:
+        rows = connection.execute(query.limit(_USUAL))
+        return [_record(row) for row in rows]
+
+
+def note_accepted(catalog: Catalog, snapshot_id: str, missing_paths: int) -> None:
+    """A snapshot lacks so many named paths, by an operator's judgement."""
+    with catalog.writing() as connection:
+        chosen = update(SNAPSHOTS).where(SNAPSHOTS.c.id == snapshot_id)
+        connection.execute(chosen.values(missing_paths=missing_paths))
 
 
 def present_snapshots(

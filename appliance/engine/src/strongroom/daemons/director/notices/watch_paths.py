@@ -1,4 +1,4 @@
-"""Paths that a job's FileSet names and that are not there.
+"""Paths that a job's FileSet names and that are not there, and backups of far less than usual.
 
 Each is an incident of its own, so that a second one is told while a first one lasts. Only a backup
 that made a snapshot says which are there. The names come from agents.
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from blake3 import blake3
 
 from strongroom.daemons.director.catalog.incidents import Condition
+from strongroom.daemons.director.snapshots.shortfalls import shortfalls_of
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
@@ -55,13 +56,14 @@ def missing_paths(job: JobSettings, last: EndedRun) -> Iterator[Condition]:
     if (more := count - len(names)) > 0:
         others = "more paths" if names else "paths"
         yield _condition(job, last, f"{more:,} {others} that its FileSet names", "")
+    for path, text in shortfalls_of(last.summary):
+        yield _short(job, last, path, text)
 
 
 def _condition(job: JobSettings, last: EndedRun, what: str, name: str) -> Condition:
-    digest = blake3(name.encode("utf-8", "backslashreplace")).hexdigest(8)
     return Condition(
         event="path-missing",
-        topic=f"{topic_of_paths(job)}:{digest}",
+        topic=f"{topic_of_paths(job)}:{_digest(name)}",
         title=f"the job {job.name} of {job.client} does not find {what}",
         detail="nothing of it is backed up; the rest of the FileSet is",
         remedy=f"bring it back, or take it out of the FileSet; strongroom log {last.id[:8]}",
@@ -69,6 +71,23 @@ def _condition(job: JobSettings, last: EndedRun, what: str, name: str) -> Condit
         job=job.name,
         client=job.client,
     )
+
+
+def _short(job: JobSettings, last: EndedRun, path: str, text: str) -> Condition:
+    return Condition(
+        event="backup-short",
+        topic=f"{topic_of_paths(job)}:{_digest(f'short {path}')}",
+        title=f"the backup {job.name} of {job.client} holds far less than usual",
+        detail=f"{text}. It displaces no other snapshot",
+        remedy=f"mount or mend it; if it is right now: strongroom accept {last.id[:8]}",
+        since_ns=last.ended_ns,
+        job=job.name,
+        client=job.client,
+    )
+
+
+def _digest(name: str) -> str:
+    return blake3(name.encode("utf-8", "backslashreplace")).hexdigest(8)
 
 
 def _names(reported: Any) -> list[str]:

@@ -141,6 +141,13 @@ async def cancel(run_id: str, asked: Asked) -> Run:
     return await asked.director.commands.cancel(found.id, asked.actor)
 
 
+@router.post("/runs/{run_id}/accept", status_code=202)
+async def accept(run_id: str, asked: Asked) -> Run:
+    """Say that a backup that holds far less than usual is right; also those after it."""
+    found = await asked.permitted_run("accept", run_id)
+    return await asked.director.commands.accept(found.id, asked.actor)
+
+
 @router.post("/runs/{run_id}/bandwidth", status_code=202)
 async def bandwidth(run_id: str, wanted: Bandwidth, asked: Asked) -> Run:
     """Change the bandwidth limit of an active run."""
