@@ -70,23 +70,19 @@ class Place(TestDirector):
     async def back_up(self, agent: SimulatedAgent, name: str = "nightly", host: str = "") -> str:
         """Have the agent do what it is told, by the command line of the engine."""
         run = await self.start(name)
-        order = agent.order()
         await agent.start(run.id)
-        summary = await asyncio.to_thread(
-            self.command,
-            "backup",
-            str(self.source),
-            "--host",
-            host or agent.name,
-            "--job",
-            name,
-            "--tag",
-            ",".join(order.tags),
-            "--shards",
-            "1",
-        )
+        summary = await self._store(agent, host or agent.name)
         await self.end(agent, run.id, snapshot=summary["snapshot"], summary=summary)
         return str(summary["snapshot"])
+
+    async def store(self, agent: SimulatedAgent) -> str:
+        """Have the agent store a snapshot for its last order; its id, which is not reported."""
+        return str((await self._store(agent, agent.name))["snapshot"])
+
+    async def _store(self, agent: SimulatedAgent, host: str) -> dict[str, Any]:
+        order = agent.order()
+        words = ["--host", host, "--job", order.job, "--tag", ",".join(order.tags), "--shards", "1"]
+        return await asyncio.to_thread(self.command, "backup", str(self.source), *words)
 
     def command(self, *words: str) -> dict[str, Any]:
         place = ("--repo", str(self.folder / "main"))

@@ -5,8 +5,9 @@ week (Monday to Sunday), a month or a year is kept by its newest snapshot, and o
 have a snapshot count. An hour repeated by a change to winter time counts twice. `within` counts
 back from the newest snapshot, not from now: if backups stop, nothing more is forgotten.
 
-A snapshot that lacks a path that was named displaces none that has all of them: the rules apply to
-all snapshots, and once more to those that lack none.
+A snapshot that lacks a path that was named displaces none that has all of them, and one that
+counts for nothing displaces none that counts: the rules apply to all snapshots, once more to those
+that count, and once more to those of them that lack none.
 """
 
 from __future__ import annotations
@@ -126,23 +127,30 @@ class RetentionRules:
 class Candidate(NamedTuple):
     """A snapshot for the rules; `time_ns`: its start, but no later than the store received it.
 
-    lacks_paths: whether a path that was named was not there.
+    lacks_paths: whether a path that was named was not there. counts: False for what a failed run
+    stored, and what a run stored besides its snapshot.
     """
 
     snapshot_id: str
     time_ns: int
     tags: frozenset[str]
     lacks_paths: bool = False
+    counts: bool = True
 
 
 def reasons_to_keep(candidates: Sequence[Candidate], rules: RetentionRules) -> dict[str, list[str]]:
     """For each snapshot id the reasons to keep it; empty: no rule keeps it."""
     reasons = _reasons(candidates, rules)
-    whole = [item for item in candidates if not item.lacks_paths]
-    if len(whole) < len(candidates):
-        for snapshot_id, found in _reasons(whole, rules).items():
-            if not reasons[snapshot_id]:
-                reasons[snapshot_id] = [f"{reason} with all its paths" for reason in found]
+    counted = [item for item in candidates if item.counts]
+    whole = [item for item in counted if not item.lacks_paths]
+    for some, rest, what in (
+        (counted, candidates, "of a good run"),
+        (whole, counted, "with all its paths"),
+    ):
+        if len(some) < len(rest):
+            for snapshot_id, found in _reasons(some, rules).items():
+                if not reasons[snapshot_id]:
+                    reasons[snapshot_id] = [f"{reason} {what}" for reason in found]
     return reasons
 
 

@@ -282,6 +282,50 @@ async def test_retention_forgets_after_a_backup_but_never_the_newest(director):
 
 
 @in_loop
+async def test_what_failed_runs_stored_pushes_nothing_out(director):
+    """An agent whose run failed is told to try again, and each attempt may store a snapshot."""
+    again = "RescheduleOnError = yes; RescheduleInterval = 1; RescheduleTimes = 20"
+    director.configure(client("web1") + job("nightly", more=again), pool="KeepLast = 3")
+    await director.open()
+    agent = await director.agent("web1")
+    good = [await director.back_up(agent) for _ in range(3)]
+    await director.start("nightly")
+    forged = []
+    for _ in range(5):
+        run = next(one for one in await director.runs() if one.state == "running")
+        snapshot = await director.store(agent)
+        await director.end(agent, run.id, "failed", snapshot=snapshot)
+        forged.append(snapshot)
+        await director.go(2)
+    assert set(good) <= {one.id for one in director.repository().snapshots()}
+    run = next(one for one in await director.runs() if one.state == "running")
+    newest = await director.store(agent)
+    await director.end(agent, run.id, snapshot=newest)
+    there = {one.id for one in director.repository().snapshots()}
+    assert there == {newest, *good[1:], *forged[-2:]}
+
+
+@in_loop
+async def test_a_run_has_one_snapshot_however_many_carry_its_tag(director):
+    director.configure(
+        client("web1") + job("nightly") + ADMIN % 'Console = "rebuild catalog"', pool="KeepLast = 2"
+    )
+    await director.open()
+    agent = await director.agent("web1")
+    first = await director.back_up(agent)
+    run = await director.start("nightly")
+    await agent.start(run.id)
+    second, *more = [await director.store(agent) for _ in range(4)]
+    await director.end(agent, run.id, snapshot=second)
+    # Whoever rebuilds believes what agents stored beyond it.
+    assert (await director.start("admin")).state == "done"
+    third = await director.back_up(agent)
+    there = {one.id for one in director.repository().snapshots()}
+    assert first not in there
+    assert there == {second, more[-1], third}
+
+
+@in_loop
 async def test_retention_that_takes_the_full_snapshot_makes_no_more_full_ones(director):
     director.configure(
         client("web1") + job("nightly", more="Level = Incremental"), pool="KeepLast = 1"

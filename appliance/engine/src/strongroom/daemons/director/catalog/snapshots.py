@@ -22,11 +22,11 @@ from sqlalchemy import (
 
 from strongroom import clock
 from strongroom.daemons.director.catalog.storable_text import plain_columns, plain_tags
-from strongroom.daemons.director.catalog.tables import GONE, IS_FALSE, IS_GONE, SNAPSHOTS
+from strongroom.daemons.director.catalog.tables import GONE, IS_FALSE, IS_GONE, RUNS, SNAPSHOTS
 from strongroom.errors import SnapshotNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Column, ColumnElement, Connection
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.results.snapshots import SnapshotFilter
 
 SHORTEST_BEGINNING = 4
+# How many values databases accept in one statement.
+_BATCH = 1000
 # The reason of removal where nobody removed it here.
 # SnapshotRecord.begun_ns
 _BEGUN_NS = case(
@@ -237,6 +239,29 @@ def present_snapshots(
     query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns, SNAPSHOTS.c.id)
     with catalog.reading() as connection:
         return [_record(row) for row in connection.execute(query)]
+
+
+def counting_snapshots(catalog: Catalog, records: Sequence[SnapshotRecord]) -> frozenset[str]:
+    """Ids of those that rules of retention count: copies, and one of each run that went well.
+
+    Of a run that is not known, or names none of them, the first that was stored.
+    """
+    runs: dict[str, tuple[str, str]] = {}
+    wanted = sorted({record.run for record in records if record.run})
+    with catalog.reading() as connection:
+        for start in range(0, len(wanted), _BATCH):
+            columns = select(RUNS.c.id, RUNS.c.state, RUNS.c.snapshot)
+            found = connection.execute(columns.where(RUNS.c.id.in_(wanted[start : start + _BATCH])))
+            runs |= {run_id: (state, snapshot) for run_id, state, snapshot in found}
+    there = {record.id for record in records}
+    first: dict[str, str] = {}
+    for record in sorted(records, key=lambda one: (one.server_ns, one.id)):
+        state, snapshot = runs.get(record.run, ("done", ""))
+        if not record.run or record.original:
+            first[record.id] = record.id
+        elif state in ("done", "incomplete"):
+            first.setdefault(record.run, snapshot if snapshot in there else record.id)
+    return frozenset(first.values())
 
 
 def known_snapshots(catalog: Catalog) -> dict[str, KnownSnapshot]:

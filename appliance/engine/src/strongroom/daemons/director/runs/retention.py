@@ -4,7 +4,8 @@ The Keep directives of the Job apply if it has any, else those of the Pool, else
 as Keep Within; an explicit Volume Retention adds to the Keep directives of the Pool. The newest
 snapshot is always kept. The snapshots of one job and client in one pool are evaluated together, by
 the director's time of their start, and never by a client's clock. One that lacks a named path
-displaces none that has all of them.
+displaces none that has all of them. Each run has one snapshot, and what a failed run stored
+displaces none: the agent says that it failed, and each failure is repeated.
 
 Minimum Retention keeps a snapshot in any case, even against an operator's request; it counts from
 when the store received it, and the storage daemon enforces its own as well.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.catalog.snapshots import (
+    counting_snapshots,
     load_snapshot,
     note_removed,
     present_snapshots,
@@ -114,12 +116,14 @@ def apply_retention(
         context.catalog, pool=pool_name, job=job_name, client=client, storage=storage
     )
     rules = rules_of(context.configuration.jobs.get(job_name), pool)
+    counting = counting_snapshots(context.catalog, records)
     candidates = [
         Candidate(
             record.id,
             record.begun_ns,
             frozenset(record.tags),
             lacks_paths=record.missing_paths > 0,
+            counts=record.id in counting,
         )
         for record in records
     ]
