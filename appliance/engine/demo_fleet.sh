@@ -88,7 +88,8 @@ export STRONGROOM_PASSWORD='only for this demonstration'
 export XDG_CACHE_HOME=$work/cache XDG_CONFIG_HOME=$work/config
 printf '%s\n' "$STRONGROOM_PASSWORD" > "$work/passphrase"
 chmod 600 "$work/passphrase"
-minute=$(date -d '+70 seconds' +%M)
+# A Run for each minute of the hour: none passes while a busy machine is still at the steps before.
+runs=$(printf '  Run = Incremental hourly at 0:%02d\n' {0..59})
 
 say "1. Certificates of our own: an authority, one for each daemon, one for the operator"
 show strongroom ca init --ca "$work/ca" --name "demonstration" --json | tee "$work/authority.text"
@@ -149,14 +150,17 @@ FileSet {
   Name = documents
   Include { File = "$folder"; Options { Signature = XXH128; OneFS = no } }
 }
-Schedule { Name = "every hour"; Run = Incremental hourly at 0:$minute; }
+Schedule {
+  Name = "every minute"
+$runs
+}
 Client { Name = laptop; Address = laptop; Password = unused }
 JobDefs {
   Name = usual; Type = Backup; Level = Incremental; FileSet = documents; Client = laptop
   Storage = vault; Pool = Default; Messages = Standard
 }
 Job { Name = by-hand; JobDefs = usual }
-Job { Name = scheduled; JobDefs = usual; Schedule = "every hour" }
+Job { Name = scheduled; JobDefs = usual; Schedule = "every minute" }
 Job {
   Name = bring-back; Type = Restore; FileSet = documents; Client = laptop; Storage = vault
   Pool = Default; Messages = Standard; Where = /
@@ -194,7 +198,7 @@ show strongroom clients
 say "5. A job by hand, of $folder"
 show strongroom run by-hand --watch
 
-say "6. The scheduled job starts at minute $minute"
+say "6. The scheduled job starts with the next minute"
 wait_for 120 "the scheduled job" sh -c \
     'strongroom runs --job scheduled --json | grep -qE "\"state\": *\"(done|incomplete)\""'
 show strongroom runs

@@ -34,7 +34,7 @@ def estimate(agent):
     order = agent.expect(StartEstimate)
     agent.started(order.run_id)
     if order.listing:
-        agent.log(order.run_id, "/etc/passwd")
+        agent.log(order.run_id, "/etc/passwd\n/etc/ssh/sshd_config")
     agent.progress(order.run_id, files=12, bytes=4096)
     agent.ended(order.run_id, summary={"files": 12, "bytes": 4096})
 
@@ -230,7 +230,11 @@ def test_an_estimate_counts(command, working_agent):
 
 def test_an_estimate_may_list(command, working_agent):
     working_agent("web1", estimate)
-    assert "/etc/passwd" in command("estimate", "nightly-web1", "--listing").output
+    lines = command("estimate", "nightly-web1", "--listing").output.splitlines()
+    assert [one.split()[-1] for one in lines if "/etc" in one] == [
+        "/etc/passwd",
+        "/etc/ssh/sshd_config",
+    ]
 
 
 def test_a_restore_through_the_director(command, director, working_agent):
@@ -263,7 +267,11 @@ def test_the_latest_of_a_client_with_several_jobs_has_to_be_said(command, own_di
     catalog = open_catalog(f"sqlite:///{own_director.folder}/state/main.sqlite")
     entry = load_snapshot(catalog, newest.id)
     later = msgspec.structs.replace(
-        entry, id="ab" * 32, job="dump-web1", start_ns=entry.start_ns + 10**9
+        entry,
+        id="ab" * 32,
+        job="dump-web1",
+        fileset="data",
+        start_ns=entry.start_ns + 10**9,
     )
     add_snapshots(catalog, [later])
     catalog.close()

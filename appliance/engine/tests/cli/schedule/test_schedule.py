@@ -14,6 +14,7 @@ from strongroom.errors import (
     EXIT_INCOMPLETE,
     ConfigurationError,
     LeaseError,
+    OperatingSystemError,
     PathMissingError,
     RepositoryNotFoundError,
     ScriptError,
@@ -234,6 +235,39 @@ def test_install_opens_the_repository_before_it_writes_anything(machine):
     )
     assert "[wrong-key]" in done.stderr
     assert not (machine.command.folder / "home" / ".config" / "systemd").exists()
+
+
+def without_systemd(folder: Path, answer: str | None) -> str:
+    """A PATH with a systemctl that fails as in a container, or without any."""
+    folder.mkdir()
+    if answer is not None:
+        (folder / "systemctl").write_text(f"#!/bin/sh\n{answer}\n")
+        (folder / "systemctl").chmod(0o755)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        "echo 'System has not been booted with systemd as init system (PID 1).' >&2; exit 1",
+        # It answers, but takes nothing up.
+        'case "$*" in *Version*) exit 0;; esac; echo "Access denied" >&2; exit 1',
+    ],
+)
+def test_without_systemd_no_units_are_left(machine, tmp_path, answer):
+    units = machine.command.folder / "home" / ".config" / "systemd" / "user"
+    words = ("schedule", "install", "--user", "--config", str(machine.configuration))
+    path = without_systemd(tmp_path / "bin", answer)
+    machine.command.run(*words, exit_code=OperatingSystemError.exit_code, PATH=path)
+    assert not units.exists() or list(units.iterdir()) == []
+    # What was there before stays as it was.
+    units.mkdir(parents=True, exist_ok=True)
+    (units / "strongroom-backup.timer").write_text("of before\n")
+    machine.command.run(*words, exit_code=OperatingSystemError.exit_code, PATH=path)
+    assert {one.name: one.read_text() for one in units.iterdir()} == {
+        "strongroom-backup.timer": "of before\n"
+    }
 
 
 def test_a_configuration_that_is_missing_says_where_to_look(machine):

@@ -4,12 +4,14 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from kit.ports import free_port
 from kit.snapshot_contents import contents
 from kit.storage_daemon import Relay
 from kit.storage_site import PATIENCE_SECONDS, StorageSite
@@ -113,6 +115,22 @@ def test_who_may_not_connect_is_told_why(site, tree):
         assert time.monotonic() < until
         time.sleep(0.05)
     site.back_up("web1", str(tree), tls="off")
+
+
+def test_a_socket_in_a_folder_that_is_not_there_is_named(tmp_path):
+    text = f"""Storage {{ Name = vault; Address = 127.0.0.1; Port = {free_port()}
+      Maintenance Socket = "{tmp_path}/run/storage.sock" }}
+    Director {{ Name = boss; Password = unused }}
+    Device {{ Name = disk; Media Type = File; Archive Device = "{tmp_path}/repository" }}
+    """
+    (tmp_path / "storage.conf").write_text(text)
+    words = ["storage", "--config", str(tmp_path / "storage.conf")]
+    done = subprocess.run(
+        [sys.executable, "-m", "strongroom", *words],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == OperatingSystemError.exit_code, done.stderr
+    assert f"{tmp_path}/run/storage.sock" in done.stderr
 
 
 def test_what_takes_a_restart_is_named_when_the_configuration_is_read_again(site):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from strongroom.cli.schedule.machine import read_machine, state_folder, usual_folder
@@ -77,18 +78,27 @@ def _install(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not arguments.into:
         _require_right(manager)
         _require_repository(machine, arguments, terminal)
+        manager.require_running()
     if not machine.settings.notify_command:
         terminal.warn("nobody is told of a failure: set Notify Command in the Machine resource")
     os.makedirs(folder, exist_ok=True)
-    for name, text in texts.items():
-        _write(os.path.join(folder, name), text)
-    if not arguments.into:
-        _remove_units(folder, keep=texts)
-        manager.verify([os.path.join(folder, name) for name in texts])
-        manager.call("daemon-reload")
-        manager.call("enable", "--quiet", TIMER)
-        # Takes up changed times, too.
-        manager.call("restart", TIMER)
+    before = _present_units(folder)
+    try:
+        for name, text in texts.items():
+            _write(os.path.join(folder, name), text)
+        if not arguments.into:
+            _remove_units(folder, keep=texts)
+            manager.verify([os.path.join(folder, name) for name in texts])
+            manager.call("daemon-reload")
+            manager.call("enable", "--quiet", TIMER)
+            # Takes up changed times, too.
+            manager.call("restart", TIMER)
+    except OperatingSystemError:
+        # Units that nothing starts would look like a schedule.
+        _remove_units(folder, keep=before)
+        for name, text in before.items():
+            _write(os.path.join(folder, name), text)
+        raise
     terminal.emit({"type": "schedule_installed", "folder": folder, "units": sorted(texts)})
     terminal.line(f"{', '.join(sorted(texts))} are in {printable(folder)}")
     if manager.user and not arguments.into:
@@ -181,6 +191,20 @@ def _write(path: str, text: str) -> None:
         os.replace(f"{path}.new", path)
     except OSError as error:
         raise OperatingSystemError(f"cannot write {printable(path)}: {error.strerror}") from error
+
+
+def _present_units(folder: str) -> dict[str, str]:
+    """Our units in `folder`, by name."""
+    from strongroom.cli.schedule.units import NOTICE, SERVICE, TIMER
+
+    found = {}
+    for name in (SERVICE, TIMER, NOTICE):
+        with (
+            suppress(FileNotFoundError),
+            open(os.path.join(folder, name), encoding="utf-8") as file,
+        ):
+            found[name] = file.read()
+    return found
 
 
 def _remove_units(folder: str, keep: Collection[str]) -> list[str]:

@@ -118,25 +118,27 @@ def chosen_snapshot(
 
 
 def _only_job(director: DirectorClient, client: str) -> str | None:
-    """The job of the client that has backups; None where no job of the configuration has any.
+    """The job that backed the client up last; None where no job of the configuration did.
 
-    Each job has its own FileSet: the newest of all might be one of a database.
+    Raises UsageError where their FileSets differ: the newest of all might be one of a database.
     """
     jobs = [
         job["name"]
         for job in director.pages("/jobs")
         if job["kind"] == "backup" and job["client"] == client and job["enabled"]
     ]
-    newest: dict[str, str] = {}
-    for job in jobs:
-        for one in director.get("/snapshots", client=client, job=job, limit=1)["items"]:
-            newest[job] = f"{job} (newest {local_time(one['time'])})"
-    if len(newest) > 1:
+    newest = [
+        one
+        for job in jobs
+        for one in director.get("/snapshots", client=client, job=job, limit=1)["items"]
+    ]
+    if len({one["fileset"] for one in newest}) > 1:
+        found = ", ".join(f"{one['job']} (newest {local_time(one['time'])})" for one in newest)
         raise UsageError(
-            f"{client} has backups of {len(newest)} jobs: {', '.join(newest.values())}; choose "
-            "with --job JOB, or give a snapshot's id"
+            f"{client} has backups of {len(newest)} jobs: {found}; choose with --job JOB, or give "
+            "a snapshot's id"
         )
-    return next(iter(newest), None)
+    return max(newest, key=lambda one: str(one["time"]))["job"] if newest else None
 
 
 def _request(arguments: argparse.Namespace) -> dict[str, Any]:

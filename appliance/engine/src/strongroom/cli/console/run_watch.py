@@ -75,9 +75,10 @@ def watch_run(
 
 
 def tell_line(line: dict[str, Any], terminal: Terminal) -> None:
-    """A line of a run's log."""
+    """A line of a run's log; one of several lines, such as a listing, with the time before each."""
     terminal.emit({"type": "log", **line})
-    terminal.line(f"{local_time(line['time'])}  {line['level']:<8}{printable(line['text'])}")
+    for text in line["text"].split("\n"):
+        terminal.line(f"{local_time(line['time'])}  {line['level']:<8}{printable(text)}")
 
 
 class RunCounts:

@@ -36,6 +36,16 @@ class ServiceManager:
         """What `systemctl` prints. Raises OperatingSystemError."""
         return _output(["systemctl", *self._scope(), *words])
 
+    def require_running(self) -> None:
+        """Raise OperatingSystemError where systemd does not run, as in most containers."""
+        try:
+            self.call("show", "--property=Version")
+        except OperatingSystemError as error:
+            raise OperatingSystemError(
+                f"systemd does not run here, or not for this user ({error}), so nothing was "
+                "installed; start `strongroom schedule run` by other means, such as cron"
+            ) from error
+
     def verify(self, paths: list[str]) -> None:
         """Let systemd read the units. Raises OperatingSystemError with what it objects to."""
         _output(["systemd-analyze", *self._scope(), "verify", "--man=no", *paths])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.daemons.storage.serving import Serving
 from strongroom.daemons.storage.session import Session
-from strongroom.errors import PeerRefusedError, StrongroomError
+from strongroom.errors import OperatingSystemError, PeerRefusedError, StrongroomError
 from strongroom.net.channels.greeting import send_welcome
 from strongroom.net.channels.listening import listen, peer_address, shown_socket
 from strongroom.net.channels.local_channel import admit_local
@@ -149,13 +149,20 @@ class StorageServer:
 
     def _local_socket(self) -> socket.socket:
         path = self.settings.socket_path
-        with suppress(FileNotFoundError):
-            os.unlink(path)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         # Any local user who may enter the folder can connect; the kernel reports the peer's uid.
         old = os.umask(0o111 if self.settings.maintenance_users else 0o177)
         try:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
             listening.bind(path)
+        except OSError as error:
+            listening.close()
+            shown = os.fsdecode(path)
+            raise OperatingSystemError(
+                f"cannot listen on {shown}: {error.strerror or error}. Make the folder "
+                f"{os.path.dirname(shown)} for the daemon's user, or change Maintenance Socket"
+            ) from error
         finally:
             os.umask(old)
         listening.listen(_WAITING_CONNECTIONS)
