@@ -102,7 +102,7 @@ def director_address() -> str:
 
 
 def authority_fingerprint(folder: str = "/var/lib/strongroom/ca") -> str:
-    """The authority's fingerprint, as `strongroom ca show` says it; empty before setup.
+    """The authority's fingerprint, as `strongroom ca list` says it; empty before setup.
 
     From the file itself: this page stays, and the library of certificates takes 10 MB.
     """
