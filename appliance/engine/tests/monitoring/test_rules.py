@@ -11,7 +11,7 @@ import yaml
 from kit.project import DOCUMENTS, MONITORING
 from kit.prometheus_server import needs_prometheus
 from monitoring.rules import RULES
-from strongroom.config.values.notice_events import EVENTS
+from strongroom.config.values.notice_events import ALERT_OF_OTHERS, CONDITIONS
 from strongroom.daemons.metric_table.table import DAEMONS, METRICS
 
 if TYPE_CHECKING:
@@ -19,35 +19,6 @@ if TYPE_CHECKING:
 
 CASES = MONITORING / "rules_test.yml"
 RUNBOOK = DOCUMENTS / "guides" / "runbook.md"
-
-# What the director's notices tell, and the alert of the same; None: there is no alert of it.
-ALERTS_OF_EVENTS = {
-    "job-failed": {"StrongroomBackupFailed", "StrongroomVerifyFailed"},
-    "job-incomplete": None,
-    "path-missing": None,
-    "backup-short": None,
-    "job-missing": {"StrongroomBackupMissing", "StrongroomVerifyOverdue"},
-    "job-overdue": {"StrongroomBackupTooOld"},
-    "job-late": None,
-    "job-slow": None,
-    "restore-test-failed": {"StrongroomRestoreTestFailed"},
-    "restore-test-overdue": {"StrongroomRestoreTestOverdue"},
-    "certificate-expiring": {"StrongroomCertificateExpiring"},
-    "certificate-expired": {"StrongroomCertificateExpiring"},
-    "token-expiring": {"StrongroomCertificateExpiring"},
-    "disk-nearly-full": None,
-    "disk-full": {"StrongroomRepositoryFull"},
-    "storage-unreachable": {"StrongroomStorageUnreachable"},
-    "false-snapshot": None,
-    "snapshot-missing": None,
-    "catalog-unavailable": None,
-    "catalog-damaged": None,
-    "clock-jump": {"StrongroomClockJumped"},
-    "clock-unsteady": {"StrongroomClockJumped"},
-    "two-agents": None,
-    "configuration-refused": None,
-    "notices-undelivered": None,
-}
 
 
 def alerts() -> list[str]:
@@ -119,8 +90,7 @@ def test_alerts_ask_for_metrics_that_there_are() -> None:
 
 
 def test_what_the_director_tells_is_marked_so_that_alertmanager_does_not_tell_it_too() -> None:
-    assert ALERTS_OF_EVENTS.keys() == EVENTS.keys()
-    told = set().union(*filter(None, ALERTS_OF_EVENTS.values()))
+    told = {alert for kind in CONDITIONS.values() for alert in kind.alerts or (ALERT_OF_OTHERS,)}
     groups = yaml.safe_load(RULES.read_text())["groups"]
     marked = {
         rule["alert"]
@@ -129,3 +99,14 @@ def test_what_the_director_tells_is_marked_so_that_alertmanager_does_not_tell_it
         if rule.get("labels", {}).get("director_tells") == "yes"
     }
     assert marked == told
+
+
+def test_what_has_no_alert_of_its_own_is_in_the_one_of_all_others() -> None:
+    (rule,) = (
+        rule
+        for group in yaml.safe_load(RULES.read_text())["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == ALERT_OF_OTHERS
+    )
+    (events,) = re.findall(r'event=~"([^"]+)"', rule["expr"])
+    assert events.split("|") == [name for name, kind in CONDITIONS.items() if not kind.alerts]

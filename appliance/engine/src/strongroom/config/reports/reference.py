@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from strongroom.config.reports.conditions_page import PAGE as CONDITIONS_PAGE
+from strongroom.config.reports.conditions_page import conditions_page
 from strongroom.config.reports.effects import ACTED_ON, effect_of
 from strongroom.config.table.keywords import KEYWORDS, OPTION_KEYWORDS, OWN_KEYWORDS
 from strongroom.config.table.schema import DAEMON_RESOURCES, REFERENCE_TYPES, schema
@@ -98,6 +100,7 @@ def reference_pages() -> dict[str, str]:
     }
     pages["configuration-blocks.md"] = _blocks_page()
     pages[PAGE_NAME] = knobs_page()
+    pages[CONDITIONS_PAGE] = conditions_page()
     return pages
 
 

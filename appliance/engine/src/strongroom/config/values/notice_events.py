@@ -1,43 +1,250 @@
-"""The events that notices tell: their names, which of them are errors, and lists of them."""
+"""The table of conditions: everything that the director tells people of, one row each.
+
+Notices, the metric and alerts of Prometheus, the web page and the documentation come from it; the
+modules `watch_*` of the director find what it names. A name is an event of `Notify`'s `Events`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Severity = Literal["warning", "error"]
+# While it lasts it is told again so often, to each destination in one message.
+AGAIN: Final = "once a week"
 
-# Event -> how bad it is.
-EVENTS: Final[dict[str, Severity]] = {
-    "job-failed": "error",
-    "job-incomplete": "warning",
-    "path-missing": "warning",
-    "backup-short": "error",
-    "job-missing": "error",
-    "job-overdue": "error",
-    "job-late": "warning",
-    "job-slow": "warning",
-    "restore-test-failed": "error",
-    "restore-test-overdue": "error",
-    "certificate-expiring": "warning",
-    "certificate-expired": "error",
-    "token-expiring": "warning",
-    "disk-nearly-full": "warning",
-    "disk-filling": "warning",
-    "disk-full": "error",
-    "storage-unreachable": "error",
-    "false-snapshot": "error",
-    "snapshot-missing": "error",
-    "catalog-unavailable": "error",
-    "catalog-damaged": "error",
-    "clock-jump": "warning",
-    "clock-unsteady": "error",
-    "two-agents": "error",
-    "configuration-refused": "error",
-    "notices-undelivered": "error",
+
+class ConditionKind(NamedTuple):
+    """How bad it is; how it is detected; when it is told first; what ends it; what a person does.
+
+    again: when it is told again. alerts: of Prometheus, which ask for the same by other metrics;
+    without one the alert ALERT_OF_OTHERS is about it.
+    """
+
+    severity: Severity
+    detected: str
+    first: str
+    ends: str
+    action: str
+    again: str = AGAIN
+    alerts: tuple[str, ...] = ()
+
+
+# The alert of what has none of its own; its rule names these events.
+ALERT_OF_OTHERS: Final = "StrongroomConditionLasts"
+_AT_END: Final = "when the run ends"
+_LOOK: Final = "within a minute"
+
+CONDITIONS: Final[dict[str, ConditionKind]] = {
+    "job-failed": ConditionKind(
+        "error",
+        "a run failed, and no further attempt follows",
+        _AT_END,
+        "a good run of the job",
+        "`strongroom log RUN` ends with the error and what to do",
+        alerts=("StrongroomBackupFailed", "StrongroomVerifyFailed"),
+    ),
+    "job-incomplete": ConditionKind(
+        "warning",
+        "files could not be read; the rest is stored",
+        f"{_AT_END}, where `Events` names it",
+        "a run that reads all",
+        "`strongroom log RUN` names the files",
+    ),
+    "path-missing": ConditionKind(
+        "warning",
+        "a path that a FileSet names was not there; a condition for each path, beyond 20 of a job "
+        "one for all",
+        _AT_END,
+        "a backup that finds it",
+        "bring it back, or take it out of the FileSet",
+    ),
+    "backup-short": ConditionKind(
+        "error",
+        "a backup holds a tenth of the usual files or bytes, nothing of a named path that had "
+        "something in it, or a named path whose disk is not mounted; it is incomplete, and "
+        "displaces no snapshot",
+        _AT_END,
+        "a backup that holds as much as usual, or `strongroom accept RUN`",
+        "mount or mend what is missing; if it is right now, `strongroom accept RUN`",
+    ),
+    "job-missing": ConditionKind(
+        "error",
+        "a scheduled run did not start: its agent is not connected, it was refused, or could not "
+        "be made",
+        "`Late After` its time (an hour)",
+        "a good run of the job",
+        "see why on the client: `strongroom status`, `strongroom clients`",
+        alerts=("StrongroomBackupMissing", "StrongroomVerifyOverdue"),
+    ),
+    "job-overdue": ConditionKind(
+        "error",
+        "the last success is older than `Overdue After`, usually one and a half intervals of the "
+        "schedule",
+        _LOOK,
+        "a good run of the job",
+        "`strongroom runs --job JOB` shows the last ones",
+        alerts=("StrongroomBackupTooOld",),
+    ),
+    "job-late": ConditionKind(
+        "warning",
+        "a scheduled run started, or waits for others, `Late After` its time",
+        _LOOK,
+        "the start of the run, or its end",
+        "`strongroom status` shows what it waits for",
+    ),
+    "job-slow": ConditionKind(
+        "warning",
+        "a run takes longer than `Slow After`, usually three times as long as the last ones and an "
+        "hour",
+        _LOOK,
+        "the end of the run",
+        "`strongroom watch RUN`, `strongroom cancel RUN`",
+    ),
+    "restore-test-failed": ConditionKind(
+        "error",
+        "a Verify job of level `Data` failed",
+        _AT_END,
+        "a good run of the job",
+        "do not prune; `strongroom log RUN`, `strongroom check --read-data=100%`",
+        alerts=("StrongroomRestoreTestFailed",),
+    ),
+    "restore-test-overdue": ConditionKind(
+        "error",
+        "a Verify job is missing, or its last success too old",
+        _LOOK,
+        "a good run of the job",
+        "`strongroom status` says what it waits for",
+        alerts=("StrongroomRestoreTestOverdue",),
+    ),
+    "certificate-expiring": ConditionKind(
+        "warning",
+        "a certificate of the director's authority ends soon: within `Expiry Warning` (14 days), "
+        "in the last quarter of a life of weeks; 180 days before the end of the authority",
+        "within 10 minutes",
+        "a newer certificate, or its revocation",
+        "see why it is not renewed; `strongroom ca issue`",
+        alerts=("StrongroomCertificateExpiring",),
+    ),
+    "certificate-expired": ConditionKind(
+        "error",
+        "such a certificate has ended",
+        "within 10 minutes",
+        "a newer certificate, or its revocation",
+        "`strongroom ca issue`, or enrol the machine anew",
+        alerts=("StrongroomCertificateExpiring",),
+    ),
+    "token-expiring": ConditionKind(
+        "warning",
+        "an API token ends soon, or has ended",
+        "within 10 minutes",
+        "another token of the name, or its withdrawal",
+        "`strongroom token create`, `strongroom token withdraw`",
+        alerts=("StrongroomCertificateExpiring",),
+    ),
+    "disk-nearly-full": ConditionKind(
+        "warning",
+        "the disk of a Storage is `Nearly Full At` (90 percent)",
+        "within 10 minutes",
+        "2 percent below",
+        "`strongroom prune`, shorter retention, a larger disk",
+    ),
+    "disk-filling": ConditionKind(
+        "warning",
+        "the disk of a Storage will be full within 7 days at the rate at which its free space has "
+        "shrunk, measured over 3 to 30 days",
+        "within 10 minutes",
+        "a slower rate, or more space",
+        "`strongroom prune`, shorter retention, a larger disk",
+    ),
+    "disk-full": ConditionKind(
+        "error",
+        "the disk of a Storage is `Full At` (97 percent)",
+        "within 10 minutes",
+        "2 percent below",
+        "`strongroom prune`, shorter retention, a larger disk",
+        alerts=("StrongroomRepositoryFull",),
+    ),
+    "storage-unreachable": ConditionKind(
+        "error",
+        "the director cannot reach a repository, twice in a row",
+        "within 20 minutes",
+        "an answer of the storage daemon",
+        "see whether the storage daemon runs and its disk is mounted",
+        alerts=("StrongroomStorageUnreachable",),
+    ),
+    "false-snapshot": ConditionKind(
+        "error",
+        "a snapshot is not what it says; beyond 20 of a client one for all",
+        "when it is found: at the end of its run, or within an hour",
+        "`strongroom forget` of it; one that was not entered in the catalog has no end",
+        "find out what its agent did; then `strongroom forget`",
+        again=f"{AGAIN}; one that was not entered in the catalog is told once",
+    ),
+    "snapshot-missing": ConditionKind(
+        "error",
+        "the newest snapshot of a job is gone, and nobody removed it through the director",
+        "within an hour",
+        "its return, a newer backup, or `strongroom forget` of it",
+        "find out who removed it, or whether the disk was set back; run a backup",
+    ),
+    "catalog-unavailable": ConditionKind(
+        "error",
+        "the database of the catalog does not answer",
+        "after a minute, past the catalog",
+        "an answer of the database",
+        "see whether the database runs and its disk has space",
+    ),
+    "catalog-damaged": ConditionKind(
+        "error",
+        "the file of the catalog is damaged; it is looked at when the director starts, before "
+        "`backup catalog`, and wherever it is read",
+        "at once, past the catalog, also by a director that cannot start because of it",
+        "a sound catalog",
+        "`strongroom catalog recover`, on the director's machine; look at its disk",
+    ),
+    "clock-jump": ConditionKind(
+        "warning",
+        "the director's clock jumped; nothing is forgotten or called late meanwhile",
+        _LOOK,
+        "the clock is back where it was, or a day has passed",
+        "set the clock right; see why it jumped",
+        alerts=("StrongroomClockJumped",),
+    ),
+    "clock-unsteady": ConditionKind(
+        "error",
+        "it has jumped again within each day, so nothing has been forgotten for days",
+        _LOOK,
+        "a day without a jump",
+        "set the clock right; see why it jumps",
+        alerts=("StrongroomClockJumped",),
+    ),
+    "two-agents": ConditionKind(
+        "error",
+        "two machines connect with the identity of one agent",
+        _LOOK,
+        "a decision: one of them has another identity",
+        "`strongroom agent rejoin` on the copy",
+    ),
+    "configuration-refused": ConditionKind(
+        "error",
+        "a reload found errors; the configuration before stays in force",
+        "after five minutes",
+        "a reload without errors",
+        "`strongroom config check`, mend it, `strongroom reload`",
+    ),
+    "notices-undelivered": ConditionKind(
+        "error",
+        "a destination has failed for an hour, or messages to it were given up",
+        "to the other destinations; `status` and the web page show it",
+        "a message that it accepts, also a test",
+        "`strongroom notify list`, `strongroom notify test`",
+    ),
 }
+# Event -> how bad it is.
+EVENTS: Final[dict[str, Severity]] = {name: one.severity for name, one in CONDITIONS.items()}
 ALL: Final = "all"
 EVENT_WORDS: Final = (ALL, *EVENTS)
 

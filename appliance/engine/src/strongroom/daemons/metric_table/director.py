@@ -145,7 +145,7 @@ AGENTS: Final = (
 DIRECTOR: Final = (
     Specification("strongroom_incidents", "gauge", "",
                   ("event", "severity", "backup_job", "client", "storage"),
-                  "What is wrong now, see [the events](../guides/notices.md#events); 1."),
+                  "What is wrong now, see [conditions](conditions.md); 1."),
     Specification("strongroom_notices_waiting", "gauge", "", (), "Messages that wait to be sent."),
     Specification("strongroom_notices_dead", "gauge", "", (), "Messages that were given up."),
     Specification("strongroom_notices_sent_total", "counter", "", ("destination",),

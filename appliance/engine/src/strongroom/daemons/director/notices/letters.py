@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from strongroom.config.values.notice_events import CONDITIONS
 from strongroom.daemons.director.shown_text import shown_time
 from strongroom.printable import printable
 
@@ -110,6 +111,13 @@ def _paragraph(notice: dict[str, Any]) -> str:
         ("Since: ", notice["since"]),
         ("Until: ", notice["until"]),
         ("What to do: ", "" if notice["state"] == "resolved" else notice["remedy"]),
+        ("Ends with: ", "" if notice["state"] == "resolved" else _ends(notice["event"])),
         ("Incident: ", f"{notice['incident']} ({notice['event']})"),
     ]
     return "\n".join(name + value for name, value in fields if value)
+
+
+def _ends(event: str) -> str:
+    kind = CONDITIONS.get(event)
+    # A message of another version may wait.
+    return "" if kind is None else kind.ends.replace("`", "")

@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
 from strongroom import __version__, clock
+from strongroom.config.values.notice_events import CONDITIONS
 from strongroom.daemons.director.schedule.due_times import time_zone
 from strongroom.daemons.director.web import wording
 from strongroom.daemons.director.web.static_files import address_of_file
@@ -67,6 +68,7 @@ def _templates() -> jinja2.Environment:
         file=address_of_file,
         signs=wording.SIGNS,
         version=__version__,
+        conditions=CONDITIONS,
     )
     return environment
 
