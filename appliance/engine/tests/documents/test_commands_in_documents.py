@@ -24,8 +24,8 @@ _ENDS = re.compile(r"\s{3,}|\s(?:\||\|\||&&|;|--|>|<|#)(?:\s|$)|;|\)|\"$|'$")
 _CALL = re.compile(r"(?<![\w/.@-])strongroom ([a-z][a-z-]*)\b([^`\n]*)")
 # Programs of every system that have a namesake among our commands.
 _OF_OTHERS = frozenset(("diff", "find", "ls", "mount", "log", "run"))
-# Of virt-install.
-_OPTIONS_OF_OTHERS = frozenset(("--boot", "--tpm"))
+# Of virt-install and ansible-playbook.
+_OPTIONS_OF_OTHERS = frozenset(("--boot", "--tpm", "--tags", "--limit", "--diff"))
 # A text from which a key is derived.
 _TEXT_OF_KEYS = re.compile(r"strongroom [a-z ]+ \d$")
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z0-9-]*)")
