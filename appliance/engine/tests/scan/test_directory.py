@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import stat
+import sys
 from array import array
 from typing import TYPE_CHECKING
 
@@ -216,3 +217,40 @@ def test_directories_that_may_only_be_passed_do_not_bar_the_way(tmp_path: Path) 
     os.close(root_fd)
     assert os.waitstatus_to_exitcode(status) == 0
     assert os.getcwd() == before
+
+
+def test_a_deep_directory_takes_few_calls(folder, tmp_path):
+    """With a call for each step a tree would take the square of its depth."""
+    depth = 4000
+    here = os.open(".", os.O_PATH)
+    os.chdir(tmp_path)
+    for _ in range(depth):
+        os.mkdir("dd")
+        os.chdir("dd")
+    os.fchdir(here)
+    os.close(here)
+    path = b"/".join([b"dd"] * depth)
+    opened: list[object] = []
+    _OPENED.append(opened)
+    try:
+        fd = open_beneath(folder, path)
+    finally:
+        _OPENED.clear()
+    os.fchdir(fd)
+    os.close(fd)
+    assert os.listdir(".") == []
+    assert len(opened) < 10
+    for _ in range(depth):
+        os.chdir("..")
+        os.rmdir("dd")
+
+
+_OPENED: list[list[object]] = []
+
+
+def _count(event: str, arguments: object) -> None:
+    if _OPENED and event == "open":
+        _OPENED[0].append(arguments)
+
+
+sys.addaudithook(_count)

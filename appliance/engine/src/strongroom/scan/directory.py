@@ -37,6 +37,8 @@ _OPEN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLO
 _OPENAT2: Final = 437
 _NO_SYMLINKS: Final = 0x04
 _BENEATH: Final = 0x08
+# Of a path longer than PATH_MAX so much is passed in one call.
+_LONG_STEP_BYTES: Final = 4000
 
 
 class UnreadableName(NamedTuple):
@@ -59,6 +61,7 @@ _syscall.argtypes = (
 )  # fmt: skip
 _syscall.restype = ctypes.c_long
 _open_how = ctypes.pointer(_OpenHow(_OPEN_DIRECTORY, 0, _NO_SYMLINKS | _BENEATH))
+_pass_how = ctypes.pointer(_OpenHow(_PASS_DIRECTORY, 0, _NO_SYMLINKS | _BENEATH))
 
 
 def open_beneath(root_fd: int, path: bytes) -> int:
@@ -84,8 +87,20 @@ def open_at_once(root_fd: int, path: bytes) -> int:
 
 def _open_by_steps(root_fd: int, path: bytes) -> int:
     current = os.open(b".", _PASS_DIRECTORY, dir_fd=root_fd)
-    *steps, last = path.split(b"/") if path else [b"."]
     try:
+        # Else each directory of a deep tree would take as many calls as it has above it.
+        while len(path) > _LONG_STEP_BYTES:
+            end = path.rfind(b"/", 0, _LONG_STEP_BYTES)
+            passed = _syscall(
+                _OPENAT2, current, path[: max(0, end)], _pass_how, ctypes.sizeof(_OpenHow)
+            )
+            if passed < 0:
+                break
+            os.close(current)
+            current, path = passed, path[end + 1 :]
+            if (opened := open_at_once(current, path)) >= 0:
+                return opened
+        *steps, last = path.split(b"/") if path else [b"."]
         for step in steps:
             following = os.open(step, _PASS_DIRECTORY, dir_fd=current)
             os.close(current)

@@ -126,6 +126,11 @@ def test_a_directory_belongs_to_the_innermost_mount() -> None:
         (b"home/local", False), (b"home/local/c", False), (b"etc/x", False),
     ):  # fmt: skip
         assert places.of(path).is_slow is is_slow
+    deep = b"/x" * 100_000
+    # As long as its text: each step up would copy all that is left of it.
+    assert places.of(b"home/local" + deep) is places.of(b"home/local")
+    assert places.of(b"home" + deep) is places.of(b"home")
+    assert places.of(b"srv" + deep) is places.of(b"")
 
 
 def test_a_number_that_was_asked_for_holds_everywhere() -> None:

@@ -157,6 +157,7 @@ class Places:
             point: Place(pace, is_slow=is_far, is_settled=is_far)
             for point, is_far in plan.mounts.items()
         }
+        self._deepest = max((point.count(b"/") + 1 for point in self._places), default=0)
         self._rest = Place(pace, is_slow=plan.asked > 1, is_settled=plan.asked > 0)
 
     def of(self, path: bytes) -> Place:
@@ -164,6 +165,8 @@ class Places:
         places = self._places
         if not places:
             return self._rest
+        # Only as much of a deep path as a mount point can be.
+        path = b"/".join(path.split(b"/", self._deepest)[: self._deepest])
         while path not in places:
             if not path:
                 return self._rest
