@@ -23,15 +23,22 @@ LEFT_OUT: Final = {
 }
 
 
+_MOST_UNREAD: Final = 20
+
+
 class RestoreLines:
     """Of a restore: losses and what was left out always, the rest with --verbose."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
+        # Places of the target for which the snapshot has nothing.
+        self.unread: list[bytes] = []
 
     def problem(self, problem: RestoreProblem) -> None:
         """See RestoreObserver."""
         path = shown_path(problem.path)
+        if problem.kind == "unread" and len(self.unread) < _MOST_UNREAD:
+            self.unread.append(problem.path)
         _emit_found(self._terminal, "problem", problem)
         if not self._terminal.as_json and (problem.kind in _LOST or self._terminal.verbose):
             self._terminal.warn(f"{printable(path)}: {problem.reason}")

@@ -42,6 +42,7 @@ from strongroom.repo.keys.roles import Key, PutKey, RestoreKey, required_restore
 from strongroom.repo.left_out import LeftOut, decode_left_out, encode_left_out
 from strongroom.repo.set_aside import is_of_one_object
 from strongroom.rows.byte_totals import bytes_together
+from strongroom.rows.left_out import unread_folders
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -159,6 +160,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     def short_id(self) -> str:
         """Enough of the id to show."""
         return self.id[:8]
+
+    @property
+    def unread(self) -> tuple[bytes, ...]:
+        """Folders that its backup could not list, of a snapshot read with its pages."""
+        return () if self.left_out is None else tuple(unread_folders(self.left_out.places))
 
 
 def witness_of(key: Key, owner: bytes, pages: Sequence[PageReference]) -> bytes:

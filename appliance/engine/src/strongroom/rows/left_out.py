@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom.rows.views import split_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 EXCLUDED: Final = 1  # by a rule about more than its name: its size, its flags, a marker in it
 NOT_ENTERED: Final = 2  # a folder on another file system, or one that the FileSet does not enter
@@ -66,6 +66,11 @@ class LeftOutPlaces:
             return
         self._bytes += len(name) + _PLACE_BYTES
         names[name] = reason
+
+
+def is_in_folders(path: bytes, folders: Iterable[bytes]) -> bool:
+    """Whether a path is one of `folders` or below one."""
+    return any(not one or path == one or path.startswith(one + b"/") for one in folders)
 
 
 def unread_folders(places: Places) -> list[bytes]:

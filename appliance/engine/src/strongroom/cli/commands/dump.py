@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         snapshot = chosen_snapshot(arguments, repository, terminal, name)
         reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
-        listing = Listing(snapshot.pages, reader)
+        listing = Listing.of(snapshot, reader)
         row = listing.lookup(path)
         if path and row is None:
             raise PathNotFoundError(
@@ -109,6 +109,9 @@ def _dump_folder(listing: Listing, path: bytes, reader: PartReader, terminal: Te
         left_out += 1
         terminal.warn(f"{printable(shown_path(gone))}: {why}")
 
+    row = listing.lookup(path)
+    if row is not None and row.state == UNREADABLE:
+        leave_out(path, "the backup could not list it, so the archive is empty")
     with terminal.raw_output() as output:
         write_archive(output, listing, path, reader, leave_out)
     return EXIT_INCOMPLETE if left_out else EXIT_DONE

@@ -178,7 +178,17 @@ def _show_versions(
     versions: dict[tuple[object, ...], list[Match]] = {}
     for match in matches:
         row = match.row
-        key = (row.path, row.mode, row.uid, row.gid, row.size, row.mtime_ns, row.target, row.parts)
+        key = (
+            row.path,
+            row.mode,
+            row.uid,
+            row.gid,
+            row.size,
+            row.mtime_ns,
+            row.target,
+            row.parts,
+            row.state,
+        )
         versions.setdefault(key, []).append(match)
     for found in sorted(versions.values(), key=lambda found: (found[0].row.path, -_start(found))):
         row = found[0].row

@@ -16,12 +16,12 @@ from strongroom.cli.snapshot_choice import (
 from strongroom.errors import EXIT_DONE, PathNotFoundError, UsageError
 from strongroom.printable import printable
 from strongroom.repo.listing.reader import Listing
-from strongroom.rows.rows import slice_rows
+from strongroom.rows.rows import UNREADABLE, slice_rows
 from strongroom.rows.views import join_path, views
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from strongroom.cli.terminal import Terminal
     from strongroom.rows.rows import Rows
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         snapshot = chosen_snapshot(arguments, repository, terminal, name)
         reader = repository.reader_of(snapshot, repository.load_index())
-        listing = Listing(snapshot.pages, reader, takes_any_xattrs=True)
+        listing = Listing.of(snapshot, reader, takes_any_xattrs=True)
         for number, path in enumerate(paths):
             wanted = normal_path(path)
             whole = arguments.recursive
@@ -75,7 +75,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 if number:
                     terminal.line()
                 terminal.line(f"{printable(shown_path(wanted))}:")
+            if (above := listing.lookup(wanted)) is not None:
+                _warn_of_unread([above], terminal)
             for rows in _found(listing, wanted, recursive=whole):
+                if rows.states and not (arguments.long or terminal.as_json):
+                    _warn_of_unread(_entries(rows), terminal)
                 if terminal.as_json:
                     for row in _entries(rows):
                         entry = {"type": "entry", "snapshot": snapshot.id, **entry_object(row)}
@@ -100,6 +104,15 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     finally:
         repository.close()
     return EXIT_DONE
+
+
+def _warn_of_unread(rows: Iterable[RowView], terminal: Terminal) -> None:
+    """Say of which folders the snapshot does not know what is in them."""
+    for row in rows:
+        if row.state == UNREADABLE and stat.S_ISDIR(row.mode):
+            text = f"{printable(shown_path(row.path))}: the backup could not list this folder"
+            terminal.emit({"type": "warning", "message": text})
+            terminal.warn(text)
 
 
 def _found(listing: Listing, path: bytes, *, recursive: bool) -> Iterator[Rows]:

@@ -20,9 +20,18 @@ from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
     normal_path,
+    shown_path,
 )
-from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, DamageError, UsageError
+from strongroom.cli.times import time_text
+from strongroom.errors import (
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    DamageError,
+    PathNotFoundError,
+    UsageError,
+)
 from strongroom.printable import printable
+from strongroom.rows.views import join_path, split_path
 
 if TYPE_CHECKING:
     import argparse
@@ -150,9 +159,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         from strongroom.jobs.restore.options import EntryKind
         from strongroom.jobs.restore.restore import restore
 
-        report = restore(
-            repository, snapshot, options, lambda: show_progress(terminal, "restore"), lines
-        )
+        try:
+            report = restore(
+                repository, snapshot, options, lambda: show_progress(terminal, "restore"), lines
+            )
+        except PathNotFoundError:
+            _tell_if_unread(repository, snapshot, options.subpath)
+            raise
+        _name_newest(repository, snapshot, options, lines.unread, terminal)
         verified = None
         if arguments.verify and not options.dry_run:
             verified = _verify(repository, snapshot, options, terminal, lines)
@@ -216,6 +230,54 @@ def _is_empty(target: bytes) -> bool:
         return True
     except OSError:
         return False
+
+
+def _tell_if_unread(repository: Repository, snapshot: Snapshot, path: bytes) -> None:
+    """Raises PathNotFoundError if `path` is missing because a folder could not be listed."""
+    from strongroom.jobs.looking.newest_with import newest_with
+    from strongroom.rows.left_out import is_in_folders
+
+    if not is_in_folders(path, snapshot.unread):
+        return
+    found = newest_with(repository, repository.snapshots(), snapshot, [path]).get(path)
+    text = "no other snapshot has it" if found is None else _newest_text(found)
+    raise PathNotFoundError(
+        f"the snapshot has no {printable(shown_path(path))}: its backup could not list a folder on "
+        f"the way to it; {text}"
+    )
+
+
+def _name_newest(
+    repository: Repository,
+    snapshot: Snapshot,
+    options: RestoreOptions,
+    places: list[bytes],
+    terminal: Terminal,
+) -> None:
+    """Say which snapshots have what this one lacks because its backup could not read it."""
+    if not places:
+        return
+    from strongroom.jobs.looking.newest_with import newest_with
+
+    base = b"" if options.in_place else options.subpath
+    if places == [split_path(base)[1]]:
+        base = split_path(base)[0]  # a single file
+    paths = [join_path(base, place) if base and place else base or place for place in places]
+    found = newest_with(repository, repository.snapshots(), snapshot, paths)
+    for path in dict.fromkeys(paths):
+        newest = found.get(path)
+        shown = shown_path(path)
+        terminal.emit(
+            {"type": "unread", "path": shown, "newest": None if newest is None else newest.id}
+        )
+        text = "no other snapshot has it" if newest is None else _newest_text(newest)
+        if not terminal.as_json:
+            terminal.warn(f"{printable(shown)}: {text}")
+
+
+def _newest_text(snapshot: Snapshot) -> str:
+    when = time_text(snapshot.start_ns)
+    return f"the newest snapshot that has it is {snapshot.short_id} of {when}"
 
 
 def patterns_of(texts: list[str], ignoring_case: list[str]) -> Patterns | None:

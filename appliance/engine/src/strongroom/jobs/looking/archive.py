@@ -72,6 +72,8 @@ def write_archive(
                     continue
                 if stat.S_ISDIR(row.mode):
                     directories.append(row)
+                    if row.state == UNREADABLE:
+                        left_out(row.path, "the backup could not list it, so it is empty here")
                 elif row.state == UNREADABLE:
                     left_out(row.path, "the backup could not read it")
                 else:

@@ -9,6 +9,7 @@ every machine are not compared: ctime, inode, device and number of links.
 from __future__ import annotations
 
 import stat
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.jobs.looking.file_content import FileContent, same_content
@@ -16,7 +17,7 @@ from strongroom.jobs.looking.page_range import is_below, page_range
 from strongroom.repo.listing.page import page_key
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.rows import UNREADABLE
-from strongroom.rows.views import RowView, views
+from strongroom.rows.views import RowView, path_key, views
 from strongroom.scan.attributes import decode_xattrs
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class _Cursor:
     def __init__(self, snapshot: Snapshot, readers: ClientReaders, below: bytes) -> None:
         pages = self._pages = snapshot.pages
         self._owner = snapshot.owner
-        self._listing = Listing(pages, readers.of(snapshot.owner), 1)
+        self._listing = Listing.of(snapshot, readers.of(snapshot.owner), 1)
         self._numbers = page_range(pages, below)
         self._below = below
         self._at = -1
@@ -66,11 +67,12 @@ class _Cursor:
         self.next_page()
 
     @property
-    def page(self) -> tuple[bytes, bytes] | None:
-        """Client and block of the next page, if the position is before a page."""
+    def page(self) -> tuple[bytes, bytes, tuple[bytes, ...]] | None:
+        """Client and block of the next page, and what is marked on it, if before a page."""
         if self.row is not None:
             return None
-        return self._owner, self._pages[self._numbers[self._at]].block_id
+        number = self._numbers[self._at]
+        return self._owner, self._pages[number].block_id, self._listing.unread_on(number)
 
     def next_page(self) -> None:
         """Skip the rest of this page."""
@@ -108,6 +110,9 @@ class SnapshotComparison:
         self._before = before
         self._after = after
         self.pages_skipped = 0
+        # What is in a folder that was not listed is neither removed nor added.
+        self._unread_before = _keys_of(before.unread)
+        self._unread_after = _keys_of(after.unread)
 
     def differences(self, below: bytes = b"") -> Iterator[Difference]:
         """What differs below a directory, in listing order. Raises DamageError."""
@@ -117,9 +122,9 @@ class SnapshotComparison:
             if before.key == after.key:
                 yield from self._at_one_key(before, after)
             elif after.key is None or (before.key is not None and before.key < after.key):
-                yield from _only(before, REMOVED)
+                yield from _only(before, REMOVED, self._unread_after)
             else:
-                yield from _only(after, ADDED)
+                yield from _only(after, ADDED, self._unread_before)
 
     def _at_one_key(self, before: _Cursor, after: _Cursor) -> Iterator[Difference]:
         if before.page is not None and before.page == after.page:
@@ -182,13 +187,26 @@ class SnapshotComparison:
         return [] if same else ["content"]
 
 
-def _only(cursor: _Cursor, kind: str) -> Iterator[Difference]:
-    """The row that only one side has; reads its page first."""
+def _keys_of(paths: tuple[bytes, ...]) -> list[bytes]:
+    return sorted(map(path_key, paths))
+
+
+def _is_in(directory: bytes, folders: list[bytes]) -> bool:
+    """Whether a directory is one of `folders`, by their sorted keys, or below one."""
+    key = path_key(directory)
+    place = bisect_right(folders, key) - 1
+    return place >= 0 and (key == folders[place] or key.startswith(folders[place] + b"\0"))
+
+
+def _only(cursor: _Cursor, kind: str, unread: list[bytes]) -> Iterator[Difference]:
+    """The row that only one side has; reads its page first. unread: folders of the other side."""
     if cursor.row is None:
         cursor.open()
         return
     row = cursor.row
-    if kind == ADDED:
+    if unread and _is_in(row.directory, unread):
+        pass
+    elif kind == ADDED:
         yield Difference(kind, row.path, None, row)
     else:
         yield Difference(kind, row.path, row, None)

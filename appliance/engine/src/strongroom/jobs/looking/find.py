@@ -64,6 +64,10 @@ class Match(NamedTuple):
     row: RowView
 
 
+# Client and block of a page, and what is marked on it.
+_PageKey = tuple[bytes, bytes, tuple[bytes, ...]]
+
+
 class Finder:
     """Searches snapshots one after the other."""
 
@@ -73,19 +77,20 @@ class Finder:
         self._readers = readers
         self._patterns = _patterns(criteria)
         self._regexes = [_compiled(regex) for regex in criteria.regexes]
-        self._kept: OrderedDict[tuple[bytes, bytes], list[RowView]] = OrderedDict()
+        self._kept: OrderedDict[_PageKey, list[RowView]] = OrderedDict()
         self._kept_rows = 0
 
     def search(self, snapshot: Snapshot) -> Iterator[Match]:
         """Matching rows of a snapshot read with its pages, in order. Raises DamageError."""
-        listing = Listing(snapshot.pages, self._readers.of(snapshot.owner), 1)
+        listing = Listing.of(snapshot, self._readers.of(snapshot.owner), 1)
         for number in page_range(snapshot.pages, self._criteria.below):
             # A page of another client with the same id does not count.
-            page = (snapshot.owner, snapshot.pages[number].block_id)
+            block_id = snapshot.pages[number].block_id
+            page = (snapshot.owner, block_id, listing.unread_on(number))
             for row in self._page(listing, number, page):
                 yield Match(snapshot, row)
 
-    def _page(self, listing: Listing, number: int, page: tuple[bytes, bytes]) -> list[RowView]:
+    def _page(self, listing: Listing, number: int, page: _PageKey) -> list[RowView]:
         kept = self._kept.get(page)
         if kept is not None:
             self._kept.move_to_end(page)

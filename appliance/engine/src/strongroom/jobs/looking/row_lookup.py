@@ -19,7 +19,7 @@ from strongroom.rows.rows import ROW_BYTES, Rows
 from strongroom.rows.views import RowReader, RowView, path_key, split_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from strongroom.repo.listing.reader import ChunkReader
     from strongroom.repo.snapshots import PageReference
@@ -50,10 +50,15 @@ class RowLookup:
     """Rows of one snapshot by path, and directories from any name on."""
 
     def __init__(
-        self, pages: Sequence[PageReference], chunks: ChunkReader, lru_size_pages: int = 4
+        self,
+        pages: Sequence[PageReference],
+        chunks: ChunkReader,
+        lru_size_pages: int = 4,
+        unread: Iterable[bytes] = (),
     ) -> None:
+        """unread: as of Listing."""
         self._pages = pages
-        self._listing = Listing(pages, chunks, lru_size_pages)
+        self._listing = Listing(pages, chunks, lru_size_pages, unread=unread)
         self._keys = [page_key(page.first_directory, page.first_name) for page in pages]
         self._ordinals = [0]
         for page in pages:

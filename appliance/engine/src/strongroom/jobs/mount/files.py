@@ -114,8 +114,12 @@ class MountedFiles:
                 return self._keep(self._directories, _folder_handle(path, place))
             if isinstance(place, Link):
                 raise OSError(errno.ENOTDIR, "a link")
-            if place.path and not stat.S_ISDIR(self._find(place)[0].mode):
-                raise OSError(errno.ENOTDIR, "not a directory")
+            if place.path:
+                row, _ = self._find(place)
+                if not stat.S_ISDIR(row.mode):
+                    raise OSError(errno.ENOTDIR, "not a directory")
+                if row.state == UNREADABLE:
+                    raise OSError(errno.EIO, "the backup could not list this folder")
             lookup = self._repository.rows(place.snapshot)
             snapshot = place.snapshot
             return self._keep(

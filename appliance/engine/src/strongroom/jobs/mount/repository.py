@@ -84,9 +84,10 @@ class MountedRepository:
         with self._lock:
             opened = self._opened.get(snapshot.id)
             if opened is None:
-                pages = self._with_connection(lambda: self._repository.snapshot(snapshot.id).pages)
+                found = self._with_connection(lambda: self._repository.snapshot(snapshot.id))
                 chunks = ClientContent(self, snapshot.owner)
-                opened = self._opened[snapshot.id] = RowLookup(pages, chunks)
+                lookup = RowLookup(found.pages, chunks, unread=found.unread)
+                opened = self._opened[snapshot.id] = lookup
                 if len(self._opened) > OPEN_SNAPSHOTS:
                     self._opened.popitem(last=False)
             else:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BATCH: Final = 1024
+NOT_LISTED: Final = "the backup could not list this folder, so what is in it is unknown"
 _Record = tuple[bytes, bytes, int, int, int, int, bytes, int, bool, bool]
 _ACLS: Final = ("system.posix_acl_default", "system.posix_acl_access")
 
@@ -217,7 +218,7 @@ class Directories:
         """Runs in the working directory, which is the level's."""
         tally = self._restorer.tally
         if row.state == UNREADABLE:
-            tally.problem(EntryKind.UNREAD, row.name, "the backup could not read what is in it")
+            tally.problem(EntryKind.UNREAD, row.name, NOT_LISTED)
         row = self.bare(level.place, row)
         try:
             action = self._place(level, row)

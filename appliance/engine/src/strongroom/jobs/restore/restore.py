@@ -208,7 +208,7 @@ class _Restore:
         restorer = make(root_fd, StoredContent(reader), options, self._scope)
         self._tally = restorer.tally
         stream = self._running = RestoreStream(
-            Listing(self._snapshot.pages, reader, _LISTING_PAGES, takes_any_xattrs=True),
+            Listing.of(self._snapshot, reader, _LISTING_PAGES, takes_any_xattrs=True),
             Choice(options.includes, options.excludes),
             options,
             restorer,
@@ -226,7 +226,7 @@ class _Restore:
     def _new_scope(self, index: Index) -> Scope:
         options = self._options
         reader = self._repository.reader_of(self._snapshot, index, _LISTING_CACHE_BYTES)
-        listing = Listing(self._snapshot.pages, reader, 1, takes_any_xattrs=True)
+        listing = Listing.of(self._snapshot, reader, 1, takes_any_xattrs=True)
         base = b"" if options.in_place else options.subpath
         row = listing.lookup(options.subpath)
         if row is not None and base and not stat.S_ISDIR(row.mode):

@@ -19,7 +19,7 @@ from strongroom.errors import PathNotFoundError
 from strongroom.jobs.restore.choice import LEFT_OUT, PASSED, WANTED, BackedUp
 from strongroom.jobs.restore.content import layout_of
 from strongroom.jobs.restore.deletion import Deletions
-from strongroom.jobs.restore.directories import Directories, Level
+from strongroom.jobs.restore.directories import NOT_LISTED, Directories, Level
 from strongroom.jobs.restore.hard_links import Links, OtherName
 from strongroom.jobs.restore.large_files import LARGE_BYTES, LargeFiles
 from strongroom.jobs.restore.messages import RestoreRows, RowsRestored
@@ -37,6 +37,7 @@ from strongroom.rows.rows import (
     INODE,
     LINK_COUNT,
     MODE,
+    UNREADABLE,
     Rows,
     decode_rows,
     encode_rows,
@@ -132,6 +133,12 @@ class RestoreStream:
             own = self._directories.bare(b"", row._replace(name=b""))
             self._directories.record(b"", own, is_new=False)
             self.has_target_row = True
+        # In place one below the root is told where it is made.
+        is_told_later = self._options.in_place and bool(path)
+        is_unread = row is not None and not self._is_file and row.state == UNREADABLE
+        if is_unread and not is_told_later:
+            self._restorer.tally.place = b""
+            self._restorer.tally.problem(EntryKind.UNREAD, b"", NOT_LISTED)
         for rows in self._rows():
             self._take(rows)
         for level in self._directories.leave_all():

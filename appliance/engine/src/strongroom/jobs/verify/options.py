@@ -18,7 +18,8 @@ class LiveDifference(NamedTuple):
     """An entry that differs between snapshot and tree.
 
     kind: missing, extra, type, owner, mode, size, mtime, target, device, xattr, acl, flags, links,
-    content, damage (the repository cannot tell), unreadable. path: from the root compared.
+    content, damage (the repository cannot tell), unreadable, unread (a folder that the backup could
+    not list). path: from the root compared.
     """
 
     kind: str

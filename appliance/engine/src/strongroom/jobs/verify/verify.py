@@ -194,7 +194,7 @@ class _Verification:
             )
 
         reader = self._repository.reader_of(self._snapshot, index, _CACHE_BYTES)
-        listing = Listing(self._snapshot.pages, reader, _LISTING_PAGES, takes_any_xattrs=True)
+        listing = Listing.of(self._snapshot, reader, _LISTING_PAGES, takes_any_xattrs=True)
         windows = Windows(submit, Marks())
         path = self._options.subpath
         if self._finds_extra and self._snapshot.left_out is not None:

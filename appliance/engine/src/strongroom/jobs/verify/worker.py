@@ -104,6 +104,8 @@ class RowComparer:
                 return
             self._compare_status(row, status)
             self._compare_attributes(row)
+            if row.state == UNREADABLE and stat.S_ISDIR(row.mode):
+                self._differs("unread", row.name, "the backup could not list this folder")
             if stat.S_ISREG(row.mode) and row.state != UNREADABLE and row.size == status.st_size:
                 self._compare_content(row, signature_name)
         except DamageError as error:

@@ -11,17 +11,17 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from operator import is_
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from strongroom.errors import DamageError
 from strongroom.repo.listing.page import decode_page, page_key
-from strongroom.rows.rows import Buffer, Rows, slice_rows
+from strongroom.rows.rows import UNREADABLE, Buffer, Rows, slice_rows
 from strongroom.rows.views import RowReader, RowView, path_key, split_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from strongroom.repo.snapshots import PageReference
+    from strongroom.repo.snapshots import PageReference, Snapshot
 
 
 class ChunkReader(Protocol):
@@ -59,8 +59,12 @@ class Listing:
         lru_size_pages: int = 16,
         *,
         takes_any_xattrs: bool = False,
+        unread: Iterable[bytes] = (),
     ) -> None:
-        """takes_any_xattrs: see `decode_page`."""
+        """takes_any_xattrs: see `decode_page`. unread: folders whose rows are marked so.
+
+        A folder that cannot be listed is found after its row was written.
+        """
         self._pages = pages
         self._chunks = chunks
         self._takes_any_xattrs = takes_any_xattrs
@@ -68,8 +72,31 @@ class Listing:
         self._keys = [page_key(page.first_directory, page.first_name) for page in pages]
         if any(key >= after for key, after in zip(self._keys, self._keys[1:], strict=False)):
             raise DamageError("pages of a snapshot are out of order")
+        self._unread: dict[int, list[bytes]] = {}
+        for path in unread:
+            number = self.page_number_of(path)
+            if number is not None:
+                self._unread.setdefault(number, []).append(path)
         self._decoded: OrderedDict[int, _Page] = OrderedDict()
         self._lock = Lock()
+
+    @classmethod
+    def of(
+        cls,
+        snapshot: Snapshot,
+        chunks: ChunkReader,
+        lru_size_pages: int = 16,
+        *,
+        takes_any_xattrs: bool = False,
+    ) -> Self:
+        """The rows of a snapshot read with its pages; folders that were not listed are marked."""
+        return cls(
+            snapshot.pages,
+            chunks,
+            lru_size_pages,
+            takes_any_xattrs=takes_any_xattrs,
+            unread=snapshot.unread,
+        )
 
     @property
     def row_count(self) -> int:
@@ -95,6 +122,10 @@ class Listing:
         if page is None or len(page.groups) != len(groups):
             return None
         return self._pages[number] if all(map(is_, page.groups, groups)) else None
+
+    def unread_on(self, number: int) -> tuple[bytes, ...]:
+        """Paths of the folders with a row on page `number` that could not be listed."""
+        return tuple(self._unread.get(number, ()))
 
     def number_of(self, rows: Rows) -> int:
         """The page that `rows`, which are of this listing, are on."""
@@ -195,7 +226,19 @@ class Listing:
             or sum(rows.row_count for rows in groups) != reference.row_count
         ):
             raise DamageError(f"{where} does not hold the rows it is listed with; run check")
+        for path in self._unread.get(number, ()):
+            _mark_unread(groups, path)
         return groups
+
+
+def _mark_unread(groups: list[Rows], path: bytes) -> None:
+    directory, name = split_path(path)
+    for rows in groups:
+        if rows.directory == directory:
+            names = rows.name_list()
+            row = bisect_left(names, name)
+            if row < len(names) and names[row] == name:
+                rows.states[row] = UNREADABLE
 
 
 def _first_key(rows: Rows) -> tuple[bytes, bytes]:

@@ -225,7 +225,7 @@ class SnapshotBrowser:
         try:
             snapshot = own_snapshot(repository, record)
             reader = repository.reader_of(snapshot, repository.load_index(), _CACHE_BYTES)
-            listing = Listing(snapshot.pages, reader)
+            listing = Listing.of(snapshot, reader)
         except BaseException:
             repository.close()
             raise
