@@ -8,7 +8,19 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from strongroom.content.digests import BLOCK_ID_SIZE
-from strongroom.rows.rows import CHANGED, COLUMN_COUNT, ROW_BYTES, UNREADABLE, Rows
+from strongroom.rows.rows import (
+    CHANGED,
+    COLUMN_COUNT,
+    GID,
+    LINK_COUNT,
+    MODE,
+    RDEV,
+    ROW_BYTES,
+    SIZE,
+    UID,
+    UNREADABLE,
+    Rows,
+)
 from strongroom.rows.views import path_key
 from strongroom.scan.attributes import encode_xattrs
 
@@ -33,6 +45,14 @@ XATTRS = st.dictionaries(
 ).map(lambda pairs: encode_xattrs(pairs.items()))  # fmt: skip
 COUNTS = st.integers(0, 2**62)
 T = TypeVar("T")
+_BOUNDS = {
+    MODE: 0xFFFF,
+    UID: 0xFFFFFFFF,
+    GID: 0xFFFFFFFF,
+    SIZE: (1 << 63) - 1,
+    LINK_COUNT: (1 << 63) - 1,
+    RDEV: (1 << 63) - 1,
+}
 
 
 @st.composite
@@ -52,6 +72,10 @@ def rows(
     stats = array("q", draw(st.binary(min_size=ROW_BYTES * count, max_size=ROW_BYTES * count)))
     for column in draw(st.sets(st.integers(0, COLUMN_COUNT - 1))):
         stats[column::COLUMN_COUNT] = array("q", [draw(st.one_of(LIKELY, INT64))]) * count
+    # What a page may have; the other columns take any number.
+    for column, most in _BOUNDS.items():
+        for place in range(column, len(stats), COLUMN_COUNT):
+            stats[place] &= most
     part_counts = array("I", draw(st.lists(st.integers(0, 2), min_size=count, max_size=count)))
     part_count = sum(part_counts)
     blocks = draw(st.lists(BLOCK_IDS, min_size=part_count, max_size=part_count))

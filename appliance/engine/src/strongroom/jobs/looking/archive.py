@@ -101,12 +101,18 @@ class _Archive:
 
     def add(self, row: RowView) -> None:
         """Add one row. Raises DamageError."""
+        if stat.S_IFMT(row.mode) not in _TYPES:
+            self._left_out(row.path, "an archive has no place for what it is")
+            return
         name = _decoded(row.path[len(self._path) :].lstrip(b"/"))
         entry = _entry(row, name)
         self._add_attributes(row, entry)
         key = row.hard_link_key
         if key is not None and (first := self._names.setdefault(key, name)) != name:
             entry.type, entry.linkname, entry.size = tarfile.LNKTYPE, first, 0
+        if not _fits(entry):
+            self._left_out(row.path, "an archive has no place for its numbers")
+            return
         try:
             content = None
             if entry.type == tarfile.REGTYPE:
@@ -149,6 +155,15 @@ def _entry(row: RowView, name: str) -> tarfile.TarInfo:
     return entry
 
 
+def _fits(entry: tarfile.TarInfo) -> bool:
+    """Whether the numbers of an entry, which may be anybody's, fit the fields of a header."""
+    try:
+        entry.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
 class _FileReader:
     """A file's content as the stream that tarfile reads."""
 
@@ -159,6 +174,8 @@ class _FileReader:
     def read(self, size: int = PIECE_BYTES) -> bytes:
         """The next bytes."""
         piece = self._content.read(self._offset, size)
+        if len(piece) < min(size, self._content.size - self._offset):
+            raise DamageError("its content is shorter than the file")
         self._offset += len(piece)
         return piece
 

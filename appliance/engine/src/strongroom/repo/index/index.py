@@ -108,6 +108,9 @@ class Index(BlockRows):
             try:
                 head = read_index_head(store, name)
                 if owner is None or head.owner in (owner, SHARED):
+                    if owner is None and name in doubted and not chunks:
+                        # Jobs over all clients read the second part later, and must not stop there.
+                        read_index_object(store, key, name, chunks=True, head=head)
                     objects.append(read_index_object(store, key, name, chunks=chunks, head=head))
             except ObjectMissingError:
                 raise

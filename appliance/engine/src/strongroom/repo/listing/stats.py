@@ -18,10 +18,12 @@ from strongroom.rows.rows import (
     CTIME_NS,
     DEVICE,
     GID,
+    LINK_COUNT,
     MODE,
     MTIME_NS,
     RDEV,
     ROW_BYTES,
+    SIZE,
     UID,
 )
 
@@ -29,6 +31,15 @@ if TYPE_CHECKING:
     from strongroom.repo.listing.columns import Integers, SectionReader, SectionWriter
 
 _FEW_VALUES: Final = (MODE, UID, GID, DEVICE, RDEV)
+# What the system calls that take these numbers know.
+_BOUNDS: Final = {
+    MODE: 0xFFFF,
+    UID: 0xFFFFFFFF,
+    GID: 0xFFFFFFFF,
+    SIZE: (1 << 63) - 1,
+    LINK_COUNT: (1 << 63) - 1,
+    RDEV: (1 << 63) - 1,
+}
 _OWN, _DISTANCE = b"\0", b"\1"
 
 
@@ -67,6 +78,10 @@ def take_stats(reader: SectionReader, row_count: int) -> bytes:
             column[:] = times + columns[MTIME_NS] if origin == _DISTANCE else times
         else:
             column[:] = reader.take_integers(row_count)
+    for number, greatest in _BOUNDS.items():
+        column = columns[number]
+        if int(column.min()) < 0 or int(column.max()) > greatest:
+            raise DamageError("listing page has a row with an impossible mode, owner or size")
     return columns.T.tobytes()
 
 
