@@ -310,6 +310,26 @@ def test_a_first_boot_without_answers_leaves_the_machine_to_the_menu(machine):
     assert not machine.path("/etc/systemd/network").exists()
 
 
+def test_what_a_first_boot_does_is_on_every_console(machine, monkeypatch):
+    # The last of them is where systemd writes; the other one is a file here.
+    machine.write("/etc/active", "../etc/serial-line tty0\n")
+    machine.write("/etc/serial-line", "")
+    machine.write("/etc/credentials/strongroom.answers", "version: 1\nkeyboard: de\n")
+    machine.prepare = "mount --bind /etc/active /sys/class/tty/console/active"
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/etc/credentials")
+    monkeypatch.setenv("JOURNAL_STREAM", "8:1")
+    done = machine.run("strongroom-firstboot")
+    assert done.stdout.splitlines()[-2:] == ["Next: 2 Host name and time", "this machine is set up"]
+    # Each line is written to the beginning of a file.
+    assert machine.path("/etc/serial-line").read_bytes().startswith(b"this machine is set up\r\n")
+    machine.path("/var/lib/strongroom/appliance/ready").unlink()
+    machine.path(STATE).unlink()
+    machine.write("/etc/credentials/strongroom.answers", "version: 2\n")
+    machine.run("strongroom-firstboot", exit_code=40)
+    said = machine.path("/etc/serial-line").read_text()
+    assert said.startswith("strongroom-firstboot: error [configuration]: ")
+
+
 def test_a_faulty_answer_file_changes_nothing_and_is_told_on_the_console(machine, monkeypatch):
     machine.write("/etc/credentials/strongroom.answers", "version: 1\nhostnam: vault\n")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/etc/credentials")

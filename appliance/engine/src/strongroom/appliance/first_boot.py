@@ -17,6 +17,7 @@ from strongroom.appliance.answers.writing import yaml_text
 from strongroom.appliance.applying import apply
 from strongroom.appliance.finding import Found, efi_partitions, find_answers, remove_from_efi
 from strongroom.appliance.machine import STATE_FOLDER, Machine, is_live
+from strongroom.appliance.next_steps import next_steps
 from strongroom.appliance.running import at_once, run_program
 from strongroom.appliance.state import State
 from strongroom.appliance.steps.context import Context
@@ -96,6 +97,8 @@ def _apply_found_answers(say: Callable[[str], None]) -> bool:
     state.write()
     apply(answers, say)
     become_ready(answers)
+    for line in next_steps():
+        say(line)
     say("this machine is set up")
     return True
 

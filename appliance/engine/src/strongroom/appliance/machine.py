@@ -137,6 +137,12 @@ def is_live() -> bool:
     return os.path.isdir(LIVE_IMAGE)
 
 
+def is_installer() -> bool:
+    """Whether the ISO was started to install."""
+    with open("/proc/cmdline", encoding="utf-8", errors="replace") as file:
+        return any(word.startswith("strongroom.install=") for word in file.read().split())
+
+
 def settle() -> None:
     """Wait until what became of disks is known everywhere."""
     if os.path.exists("/run/udev/control"):

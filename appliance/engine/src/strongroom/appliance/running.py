@@ -101,12 +101,12 @@ def run_program(
         return EXIT_OUTPUT_CLOSED
     except StrongroomError as error:
         for line in str(error).split("\n"):
-            terminal.message_line(f"{name}: error [{error.error_id}]: {printable(line)}")
+            _tell(terminal, f"{name}: error [{error.error_id}]: {printable(line)}")
         return error.exit_code
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         text = printable(f"{error.strerror or error}{where}")
-        terminal.message_line(f"{name}: error [{OperatingSystemError.error_id}]: {text}")
+        _tell(terminal, f"{name}: error [{OperatingSystemError.error_id}]: {text}")
         return OperatingSystemError.exit_code
     except KeyboardInterrupt:
         terminal.message_line(f"{name}: interrupted")
@@ -114,5 +114,11 @@ def run_program(
     except Exception as error:  # noqa: BLE001 - the last resort, which says all it knows
         for line in traceback.format_exc().splitlines():
             terminal.message_line(printable(line))
-        terminal.message_line(f"{name}: error [bug]: {printable(str(error))}")
+        _tell(terminal, f"{name}: error [bug]: {printable(str(error))}")
         return EXIT_BUG
+
+
+def _tell(terminal: Terminal, text: str) -> None:
+    terminal.message_line(text)
+    for path in _other_consoles():
+        _write_to_console(path, text)

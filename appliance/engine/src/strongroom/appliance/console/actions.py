@@ -16,11 +16,11 @@ from strongroom.appliance.console.forms import (
     network_part,
     words,
 )
-from strongroom.appliance.console.handing_out import next_steps
 from strongroom.appliance.console.login import administrators, new_hash
 from strongroom.appliance.console.status import status_lines
 from strongroom.appliance.finding import labelled_file
 from strongroom.appliance.machine import run
+from strongroom.appliance.next_steps import next_steps
 from strongroom.appliance.state import State
 from strongroom.appliance.steps.repository import setup_answers
 from strongroom.errors import UsageError

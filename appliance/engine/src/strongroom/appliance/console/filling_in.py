@@ -10,8 +10,8 @@ from strongroom.appliance import first_boot
 from strongroom.appliance.answers.writing import yaml_text
 from strongroom.appliance.applying import apply
 from strongroom.appliance.console.forms import checked, kept_answers, merged
-from strongroom.appliance.console.handing_out import next_steps
 from strongroom.appliance.machine import Machine
+from strongroom.appliance.next_steps import next_steps
 from strongroom.errors import StrongroomError
 from strongroom.net.identities.private_files import SECRET_MODE
 

@@ -1,4 +1,4 @@
-"""Secrets that the menu shows, for paper, machines and browsers; and what comes next."""
+"""Secrets that the menu shows: for paper, machines and browsers."""
 
 from __future__ import annotations
 
@@ -8,23 +8,15 @@ from typing import TYPE_CHECKING
 
 from strongroom.appliance.console.fields import Field
 from strongroom.appliance.console.forms import checked, kept_answers
-from strongroom.appliance.console.status import authority_fingerprint, director_address
+from strongroom.appliance.console.status import authority_fingerprint
 from strongroom.appliance.machine import SETUP_ANSWERS
+from strongroom.appliance.next_steps import director_address
 from strongroom.appliance.paper import paper_lines, passphrase_text
-from strongroom.appliance.state import State
 from strongroom.appliance.steps.repository import make_token, make_web_token
 from strongroom.errors import UsageError
 
 if TYPE_CHECKING:
     from strongroom.appliance.console.screen import Screen
-
-# Steps of the answers, and where the menu does them.
-_PAGES = (
-    ("hostname", "2 Host name and time"),
-    ("data_disk", "3 Data disk"),
-    ("admin", "4 Administrator and ssh keys"),
-    ("appliance", "5 Set up backups"),
-)
 
 
 def paper_copy(screen: Screen) -> None:
@@ -80,25 +72,6 @@ def web_token(screen: Screen) -> None:
         "",
     ]
     screen.secret(title, lines, text)
-
-
-def next_steps() -> list[str]:
-    """What is to be done after what was done."""
-    done = {name for name, report in State().known.steps.items() if report.result == "done"}
-    if "appliance" not in done:
-        missing = next(page for step, page in _PAGES if step not in done)
-        return [f"Next: {missing}"]
-    where = director_address()
-    return [
-        "Next:",
-        (
-            "- 6 Paper copy: write the passphrase down now. Without it no backup can be read once "
-            "this machine is lost."
-        ),
-        f"- Open {where}/ in a browser; w makes a token to log in.",
-        "- 7 Enrolment token: with it machines join, by",
-        f"    strongroom agent join {where} --token-file FILE",
-    ]
 
 
 def _director() -> str:

@@ -9,6 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
+from strongroom.appliance.machine import is_installer
 from strongroom.appliance.running import run_program
 from strongroom.errors import EXIT_DONE, UsageError
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
 
 _ESCAPE_MILLISECONDS: Final = 50
-_INSTALLATION: Final = "strongroom.install="
 
 
 def main() -> int:
@@ -46,7 +46,7 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     locale.setlocale(locale.LC_ALL, "")
     os.environ.setdefault("ESCDELAY", str(_ESCAPE_MILLISECONDS))
     try:
-        if arguments.install or (arguments.login and _installs()):
+        if arguments.install or (arguments.login and is_installer()):
             # It brings libraries that the page at rest does not hold.
             from strongroom.appliance.console.installation import show_installation
             from strongroom.appliance.installing import IMAGE
@@ -63,11 +63,6 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             f"{error}; set TERM, such as vt100"
         ) from error
     return EXIT_DONE
-
-
-def _installs() -> bool:
-    with open("/proc/cmdline", encoding="utf-8", errors="replace") as file:
-        return any(word.startswith(_INSTALLATION) for word in file.read().split())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from typing import Final
 
 from strongroom import clock
 from strongroom.appliance.disks.unlocking import is_waiting
-from strongroom.appliance.machine import MOUNT_POINT, SETUP_ANSWERS, Machine, is_live, run_for_code
+from strongroom.appliance.machine import MOUNT_POINT, Machine, is_live, run_for_code
+from strongroom.appliance.next_steps import director_address
 from strongroom.appliance.state import State
 from strongroom.appliance.steps.identity import host_key_fingerprints
 from strongroom.appliance.updates.record import read_record
@@ -85,20 +86,6 @@ def addresses() -> list[str]:
             if one.get("scope") == "global"
         ]
     return found
-
-
-def director_address() -> str:
-    """Where the director is, as setup wrote it down; empty before setup."""
-    import tomllib
-
-    try:
-        with open(SETUP_ANSWERS, "rb") as file:
-            said = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError):
-        return ""
-    host = str(said.get("address", ""))
-    shown = f"[{host}]" if ":" in host else host
-    return printable(f"https://{shown}:{said.get('director_port', 9101)}")
 
 
 def authority_fingerprint(folder: str = "/var/lib/strongroom/ca") -> str:
