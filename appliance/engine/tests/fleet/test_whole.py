@@ -47,7 +47,7 @@ def test_a_run_that_somebody_starts_and_restores_to_the_same_and_another_agent(f
     # Each had a ticket of its own in the repository, which is gone with the run.
     folder = house.repository / "tickets"
     wait_for(lambda: not list(folder.iterdir()), lambda: f"{list(folder.iterdir())}")
-    assert house.storage.log.count("deleted tickets") == 2
+    wait_for(lambda: house.storage.log.count("deleted tickets: 1") == 2, lambda: house.storage.log)
     listed = house.get("/snapshots", client="web1")["items"]
     assert {run["snapshot"], later["snapshot"]} <= {one["id"] for one in listed}
     figures = house.api().get(f"https://127.0.0.1:{house.director_port}/metrics").text

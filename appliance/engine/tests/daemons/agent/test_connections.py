@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,20 @@ def test_an_agent_says_who_it_is(agent: AgentSite) -> None:
     assert (hello.name, hello.runs) == (CLIENT, ())
     assert {"backup", "restore", "verify", "estimate"} <= set(hello.features)
     assert hello.workers == len(os.sched_getaffinity(0))
+
+
+def test_a_director_that_does_not_answer_is_a_line_a_day(site: AgentSite) -> None:
+    port = site.director.port
+    site.director.close()
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        listening.settimeout(30)
+        site.start()
+        for _ in range(4):
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(100)
+    assert site.messages.read_text().count("trying again") == 1
+    site.director = SmallDirector(site.director_identity, DIRECTOR)
 
 
 @pytest.mark.parametrize(("name", "role"), [("other-dir", "director"), (DIRECTOR, "storage")])

@@ -144,6 +144,8 @@ class DirectorLinks:
 
     async def _keep_dialling(self, director: KnownDirector) -> None:
         pause_seconds = SHORTEST_PAUSE_SECONDS
+        # A director that is off for a month is one line a day, not one for each attempt.
+        told = DailyLog(_log)
         while True:
             started = clock.elapsed_seconds()
             try:
@@ -155,13 +157,15 @@ class DirectorLinks:
                 InvalidHandshake,
                 InvalidMessage,
             ) as error:
-                _log.warning("Director %s: %s; trying again", director.name, _reason(error))
+                reason = _reason(error)
+                told.warn(reason, f"Director {director.name}: {reason}; trying again")
             except StrongroomError as error:
-                _log.error("Director %s: %s", director.name, error)
+                told.error(str(error), f"Director {director.name}: {error}")
             except Exception:  # noqa: BLE001 - otherwise no backup would run any more
                 _log.exception("Director %s: internal error of the agent", director.name)
             if clock.elapsed_seconds() - started > _GOOD_SECONDS:
                 pause_seconds = SHORTEST_PAUSE_SECONDS
+                told = DailyLog(_log)
             # Between half of it and one and a half.
             spread = 0.5 + int.from_bytes(clock.random_bytes(2)) / 65535
             await asyncio.sleep(pause_seconds * spread)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -85,6 +86,7 @@ class RequestHandlers:
             served, store, rights, serving.limits, shown, self._receive_turn, places
         )
         self.sent_bytes = 0
+        self._deleted: Counter[str] = Counter()
         self.by_type: dict[int, Callable[[Frame], None]] = {
             FrameType.LIST: self._list,
             FrameType.GET: self._get,
@@ -107,6 +109,13 @@ class RequestHandlers:
             FrameType.FALSE: self._false,
             FrameType.PROBE: self._probe,
         }
+
+    def close(self) -> None:
+        """The connection has ended."""
+        self.changes.close()
+        if self._deleted:
+            counts = (f"{kind}: {count:,}" for kind, count in sorted(self._deleted.items()))
+            self._tell_deleted(", ".join(counts))
 
     def held_for_names(self) -> int:
         """What a request takes whose answer is names."""
@@ -179,10 +188,17 @@ class RequestHandlers:
 
     def _delete(self, frame: Frame) -> None:
         deleted = self.changes.delete(frame)
-        if deleted:
-            says = "%s: deleted %s"
-            self._serving.lines.say(logging.INFO, self._peer, says, self._shown, deleted)
+        kind = deleted.partition(" ")[0]
+        if kind == "snapshots":
+            self._tell_deleted(deleted)
+        elif kind:
+            # A prune removes 100,000 packs; their names say nothing to anybody.
+            self._deleted[kind] += 1
         self._answers.send(None)
+
+    def _tell_deleted(self, what: str) -> None:
+        says = "%s: deleted %s"
+        self._serving.lines.say(logging.INFO, self._peer, says, self._shown, what)
 
     def _sync(self, frame: Frame) -> None:
         self._store.sync()

@@ -260,7 +260,7 @@ class Session:
     def _end(self) -> None:
         self.answers.deadline = None
         if self._job is not None:
-            self._requests.changes.close()
+            self._requests.close()
             self._serving.bandwidths.leave(self.peer.name, self._job)
             self._store.close()
         self.channel.close()

@@ -523,6 +523,31 @@ def test_the_director_dials_an_agent_that_listens_again_and_again(house, monkeyp
     asyncio.run(scene())
 
 
+def test_an_agent_that_does_not_answer_is_a_line_a_day(house, monkeypatch, caplog):
+    monkeypatch.setattr(agent_dialling, "SHORTEST_PAUSE_SECONDS", 0.01)
+    attempts = asyncio.Queue()
+
+    async def hang_up(reader, writer):
+        await reader.read(100)
+        writer.close()
+        await attempts.put(None)
+
+    async def scene():
+        server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+        async with server, meeting(house) as at:
+            port = server.sockets[0].getsockname()[1]
+            dialling = AgentDialling(configured(port), at.agents, house.director)
+            dialling.follow()
+            try:
+                for _ in range(5):
+                    await asyncio.wait_for(attempts.get(), PATIENCE_SECONDS)
+            finally:
+                await dialling.stop()
+
+    asyncio.run(scene())
+    assert sum("trying again" in one for one in caplog.messages) == 1
+
+
 def test_who_is_dialled_must_be_who_was_meant(house, caplog):
     web9 = house.identity("web9", "agent")
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from websockets.exceptions import WebSocketException
 
 from strongroom import clock
+from strongroom.daemons.daily_log import DailyLog
 from strongroom.daemons.director.api.agent_sockets import open_as_client
 from strongroom.daemons.director.api.connection_limits import certified_peer
 from strongroom.daemons.director.api.tls_stream import TlsStream
@@ -78,17 +79,20 @@ class AgentDialling:
 
     async def _keep(self, name: str, address: str, port: int) -> None:
         pause_seconds = SHORTEST_PAUSE_SECONDS
+        # A machine that is off for a month is one line a day, not one for each attempt.
+        told = DailyLog(_log)
         while True:
             begun = clock.elapsed_seconds()
             try:
                 await self._dial(name, address, port)
             except (OSError, TimeoutError, WebSocketException, PeerRefusedError) as error:
                 reason = str(error) or type(error).__name__
-                _log.warning("client %s at %s port %d: %s", name, address, port, reason)
+                told.warn(reason, f"client {name} at {address} port {port}: {reason}; trying again")
             except Exception:  # noqa: BLE001 - otherwise this client would never be dialled again
                 _log.exception("client %s at %s port %d: internal error", name, address, port)
             if clock.elapsed_seconds() - begun > _GOOD_SECONDS:
                 pause_seconds = SHORTEST_PAUSE_SECONDS
+                told = DailyLog(_log)
             # Between half of it and one and a half.
             spread = 0.5 + int.from_bytes(clock.random_bytes(2)) / 65535
             await asyncio.sleep(pause_seconds * spread)

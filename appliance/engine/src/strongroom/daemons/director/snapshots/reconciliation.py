@@ -61,7 +61,7 @@ from strongroom.repo.snapshots import list_snapshots
 from strongroom.stores.capabilities import KnowsOwners
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from strongroom.daemons.director.catalog.snapshots import KnownSnapshot, SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
@@ -228,21 +228,28 @@ def _under_way(context: DirectorContext, found: list[Snapshot]) -> frozenset[str
     return frozenset(one.id for one in found if (copies if one.original else run_tag(one) in ids))
 
 
+def _log_each(storage: str, names: Iterable[str], texts: Sequence[str]) -> None:
+    """A line for each of the first snapshots, and how many more there are."""
+    for name, text in list(zip(names, texts, strict=True))[:_MOST_NAMED]:
+        _log.warning("snapshot %s of %s %s", name, storage, text)
+    if (more := len(texts) - _MOST_NAMED) > 0:
+        _log.warning("%d more snapshots of %s: %s", more, storage, shown(texts[-1]))
+
+
 def _tell(
     context: DirectorContext, storage: str, result: Reconciled, known: Mapping[str, KnownSnapshot]
 ) -> None:
-    for name in result.gone:
-        one = known[name]
-        _log.warning("snapshot %s (%s of %s) is %s of %s", name, one.job, one.client, GONE, storage)
-    for name in result.returned:
-        _log.warning("snapshot %s is in the repository of %s again", name, storage)
-    for name, fault in result.verdicts.items():
-        if fault:
-            _log.warning("snapshot %s of %s is false: %s", name, storage, shown(fault))
-        else:
-            _log.warning("snapshot %s of %s is sound after all", name, storage)
-    for name, why in result.refused.items():
-        _log.warning("snapshot %s of %s is not entered: %s", name, storage, why)
+    gone = [f"({known[name].job} of {known[name].client}) is {GONE}" for name in result.gone]
+    _log_each(storage, result.gone, gone)
+    _log_each(storage, result.returned, ["is in its repository again" for _ in result.returned])
+    verdicts = result.verdicts.values()
+    _log_each(
+        storage,
+        result.verdicts,
+        [f"is false: {shown(fault)}" if fault else "is sound after all" for fault in verdicts],
+    )
+    refused = [f"is not entered: {why}" for why in result.refused.values()]
+    _log_each(storage, result.refused, refused)
     counts = (
         (len(result.gone), "gone"),
         (len(result.returned), "there again"),
