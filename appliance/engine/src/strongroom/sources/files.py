@@ -37,9 +37,10 @@ class FilesSource:
         found = set()
         failures: list[SourceError] = []
         problems = []
+        real: dict[bytes, bytes] = {}
         for path in request.arguments:
             try:
-                found.add(settled_path(path))
+                found.add(settled_path(path, real))
             except SourceError as error:
                 failures.append(error)
                 problems.append(missing_path(_absolute(path), error))
@@ -119,8 +120,10 @@ def missing_path(path: bytes, error: Exception, named: str = "named") -> Problem
     return Problem(path, 0, f"{named}, but nothing of it is backed up: {reason}")
 
 
-def settled_path(path: bytes) -> bytes:
+def settled_path(path: bytes, known: dict[bytes, bytes] | None = None) -> bytes:
     """`path` relative to "/", with links on the way resolved; a link at its end stays one.
+
+    known: folders of other paths, resolved, for a list with many in each.
 
     A slash, "." or ".." at the end means the directory behind a link. Raises SourceError when
     there is nothing at the path.
@@ -130,7 +133,12 @@ def settled_path(path: bytes) -> bytes:
         if name in (b"", b".", b".."):
             settled = os.path.realpath(path or b".", strict=True)
         else:
-            settled = os.path.join(os.path.realpath(above or b".", strict=True), name)
+            folder = None if known is None else known.get(above)
+            if folder is None:
+                folder = os.path.realpath(above or b".", strict=True)
+                if known is not None:
+                    known[above] = folder
+            settled = os.path.join(folder, name)
             os.lstat(settled)
     except (OSError, ValueError) as error:
         shown = printable(path)

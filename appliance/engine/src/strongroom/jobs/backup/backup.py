@@ -20,6 +20,7 @@ from strongroom.filesets.rules import FileSetRules
 from strongroom.jobs.backup.coordinator import Coordinator
 from strongroom.jobs.backup.parent import choose_parent, open_parent
 from strongroom.jobs.backup.parent_cache import ParentCache
+from strongroom.jobs.backup.recorded_paths import recorded_paths
 from strongroom.jobs.backup.shards.group import ShardGroup
 from strongroom.jobs.backup.shards.page_tasks import PageTasks
 from strongroom.jobs.writing.deduplication import Deduplication
@@ -200,8 +201,9 @@ class _Backup:
         roots = selection.roots if isinstance(selection, FileSetRules) else ()
         named = [root.path for root in roots] or list(paths)
         begin = look_at(named)
-        base = self._choose_parent(paths)
-        cache = self._open_cache(paths)
+        recorded = recorded_paths(paths)
+        base = self._choose_parent(recorded)
+        cache = self._open_cache(recorded)
         parent = None
         if base is not None:
             parent = open_parent(
@@ -265,8 +267,16 @@ class _Backup:
                     shown = ", ".join(f"/{printable(path)}" for path in paths[:3])
                     raise SourceError(f"there is nothing to back up in {shown or 'no path'}")
                 self._write_index()
-                left_out = self._left_out(coordinator, shards.recorded_rules)
-                return self._snapshot(paths, base, coordinator, listing, left_out)
+                left_out = None
+                if recorded == paths:
+                    left_out = self._left_out(coordinator, shards.recorded_rules)
+                else:
+                    self._warnings.append(
+                        f"{len(paths):,} paths are too many for the snapshot, which records the "
+                        f"{len(recorded):,} folders above them, so restore --delete will remove "
+                        "nothing with this snapshot"
+                    )
+                return self._snapshot(recorded, base, coordinator, listing, left_out)
 
             snapshot = None
             try:

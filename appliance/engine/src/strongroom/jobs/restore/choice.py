@@ -90,7 +90,8 @@ class BackedUp:
 
     def __init__(self, roots: Sequence[bytes], base: bytes) -> None:
         """`roots`: the paths that were backed up; `base`: the snapshot's path at the target."""
-        self._roots = tuple(root.strip(b"/") for root in roots)
+        self._roots = frozenset(root.strip(b"/") for root in roots)
+        self._deepest = max((root.count(b"/") + 1 for root in self._roots if root), default=0)
         self._base = base
 
     def source_of(self, place: bytes) -> bytes:
@@ -99,5 +100,10 @@ class BackedUp:
 
     def __call__(self, place: bytes) -> bool:
         """Whether all of the directory at `place` was backed up."""
-        path = self.source_of(place)
-        return any(not root or path == root or path.startswith(root + b"/") for root in self._roots)
+        # A list of files may have named any number of roots.
+        path = b"/".join(self.source_of(place).split(b"/", self._deepest)[: self._deepest])
+        while path not in self._roots:
+            if not path:
+                return False
+            path = path.rpartition(b"/")[0]
+        return True
