@@ -19,6 +19,7 @@ EPILOG = """\
 examples:
   strongroom agent join https://vault.example.org:9101 --token-file web.token    then it runs
   strongroom agent show --effective --json                what the running agent works with
+  strongroom agent rejoin --name web2 --token-file web2.token   on a copy of web1
   strongroom agent leave                                  then: strongroom client remove web1
   strongroom agent --config /etc/strongroom --check       only check whether it could start
   strongroom agent --config /etc/strongroom --foreground
@@ -68,6 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     leaving = actions.add_parser("leave", help="undo join: certificate, keys, configuration")
     leaving.add_argument("--no-stop", action="store_true", help="do not touch services")
     leaving.set_defaults(act=_leave)
+    rejoining = actions.add_parser("rejoin", help="this machine is a copy: make it another client")
+    rejoining.add_argument("--token", metavar="TOKEN", help=f"to join at once; else ${VARIABLE}")
+    rejoining.add_argument("--token-file", metavar="FILE", help="`-` reads standard input")
+    rejoining.add_argument("--name", metavar="NAME", help="its new name (default: the host's)")
+    rejoining.add_argument("--no-start", action="store_true", help="do not touch services")
+    rejoining.set_defaults(act=_rejoin)
     showing = actions.add_parser("show", help="show the running agent: settings, runs, connections")
     showing.add_argument(
         "--effective", action="store_true", help="every knob, and where its value comes from"
@@ -91,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     enrolling.set_defaults(act=_enrol)
     renewing = actions.add_parser("renew", help="renew the certificate of this machine")
     renewing.set_defaults(act=_renew)
-    for action in (joining, leaving, showing, enrolling, renewing):
+    for action in (joining, leaving, rejoining, showing, enrolling, renewing):
         _add_configuration(action, argparse.SUPPRESS)
 
 
@@ -196,6 +203,38 @@ def _leave(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line(one)
     terminal.line("this machine is no agent any more; on the appliance: strongroom client remove")
     return EXIT_DONE
+
+
+def _rejoin(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.cli.services import has_systemd, stop_services
+    from strongroom.daemons.agent.joining import leave
+    from strongroom.daemons.agent.rejoining import give_up
+    from strongroom.daemons.agent.settings import load_settings
+
+    configuration = os.path.abspath(arguments.config or DEFAULT_CONFIGURATION)
+    settings = load_settings(configuration)
+    token = _token_to_join(arguments)
+    name: str = arguments.name or socket.gethostname()
+    if token and name == settings.name:
+        raise UsageError(f"{printable(name)} is the name of the original; give another with --name")
+    director = give_up(settings)
+    changed = []
+    if has_systemd() and not arguments.no_start:
+        changed += stop_services(AGENT_UNITS)
+    changed += leave(configuration)
+    terminal.emit({"type": "left", "changed": changed})
+    for one in changed:
+        terminal.line(one)
+    url = f"https://{director.address}:{director.port}"
+    if not token:
+        terminal.line(
+            f"this machine is not {printable(settings.name)} any more; next: strongroom agent join "
+            f"{url} --token-file FILE --name NAME"
+        )
+        return EXIT_DONE
+    joining = {"director": url, "token": token, "token_file": None, "name": name}
+    state = {"ca_fingerprint": None, "state": None, "config": configuration}
+    return _join(argparse.Namespace(**joining, **state, no_start=arguments.no_start), terminal)
 
 
 def _show_running(arguments: argparse.Namespace, terminal: Terminal) -> int:

@@ -8,11 +8,13 @@ reports of a run are sent ahead of their acknowledgement, so a long log never fi
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import platform
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
+from blake3 import blake3
 
 import strongroom
 from strongroom import clock
@@ -112,6 +114,8 @@ class Conversation:
             features=_features(),
             workers=self._supervisor.settings.processes,
             runs=tuple(self._supervisor.runs_of(self._director)),
+            instance=_instance(),
+            machine=machine_digest(),
         )
 
     async def _receive(self) -> ToAgent:
@@ -171,6 +175,18 @@ class Conversation:
 
     async def _send(self, data: bytes) -> None:
         await self._connection.send(data.decode("utf-8"))
+
+
+@functools.cache
+def _instance() -> str:
+    """Of this process alone, so that a copy of its machine says another."""
+    return clock.random_bytes(8).hex()
+
+
+def machine_digest() -> str:
+    """A digest of the id of the installed system, which itself is nobody's business."""
+    machine_id = _first_line("/etc/machine-id")
+    return blake3(b"strongroom agent " + machine_id.encode()).hexdigest(8) if machine_id else ""
 
 
 def _features() -> tuple[str, ...]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from strongroom.config.model import ComponentConfiguration
     from strongroom.config.settings.configuration import DirectorConfiguration
     from strongroom.daemons.director.catalog.database import Catalog
+    from strongroom.daemons.director.catalog.rivals import Rivalry
     from strongroom.daemons.director.repositories.access import Repositories
     from strongroom.net.control.messages import Hello, ToAgent
     from strongroom.net.identities.identity import Identity
@@ -60,11 +61,11 @@ class DirectorContext:
     """Shared; `configuration`, `resources` and `link` are replaced while the director runs.
 
     resources: the configuration as parsed, for display. hellos: the Hello of each connected
-    agent. backup_errors: of all backups of a job and client since the start.
-    repository_bytes: the size of all packs at a Storage, as last measured.
-    repository_spaces: size and free space of its file system, likewise. followers: called after
-    each reload. restart_needed: directives that were changed and wait for a restart. reload_errors:
-    why the last reload left the configuration as it was.
+    agent. rivals: clients in whose name two agents connect. backup_errors: of all backups of a job
+    and client since the start. repository_bytes: the size of all packs at a Storage, as last
+    measured. repository_spaces: size and free space of its file system, likewise. followers:
+    called after each reload. restart_needed: directives that were changed and wait for a restart.
+    reload_errors: why the last reload left the configuration as it was.
     """
 
     configuration: DirectorConfiguration
@@ -75,6 +76,7 @@ class DirectorContext:
     identity: Identity | None = None
     link: AgentLink = field(default_factory=NoAgents)
     hellos: dict[str, Hello] = field(default_factory=dict)
+    rivals: dict[str, Rivalry] = field(default_factory=dict)
     backup_errors: dict[tuple[str, str], int] = field(default_factory=dict)
     repository_bytes: dict[str, int] = field(default_factory=dict)
     repository_spaces: dict[str, Space] = field(default_factory=dict)

@@ -129,6 +129,7 @@ class Director:
     async def start(self) -> None:
         """Resume unfinished runs, and start the scheduler."""
         await self.commands.remove_orphaned_tokens()
+        await self.agents.rivals.load()
         await self.runs.resume()
         await self.scheduler.load()
         self._scheduling = asyncio.create_task(self.scheduler.run(), name="scheduler")
@@ -171,6 +172,7 @@ class Director:
         while True:
             try:
                 log_expiries(told, await self.queries.expiries())
+                await self.agents.rivals.look()
             except (StrongroomError, OSError) as error:
                 _log.warning("it is not known which certificates end: %s", error)
             except Exception:  # noqa: BLE001 - the loop must continue

@@ -27,6 +27,8 @@ from strongroom.repo.ticket_objects import TicketObject  # noqa: TC001 - msgspec
 PROTOCOL_VERSION = 1
 # A longer message is refused; listings and logs are cut into pieces below it.
 LARGEST_MESSAGE_BYTES = 8 << 20
+# Closes the connection of an agent that has given up its identity.
+CLOSE_LEFT = 4010
 
 TlsMode = Literal["off", "tls", "ktls", "ktls-required"]
 RunStatus = Literal["done", "incomplete", "failed", "cancelled"]
@@ -206,7 +208,8 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     """The first message. `runs`: those it runs or has not had acknowledged as ended.
 
     `features`: such as "ktls", "xattr", "acl", "unshare". `clock_ns`: the agent's time. `workers`:
-    processes that all its runs together may start, 0 if unknown.
+    processes that all its runs together may start, 0 if unknown. `instance`: of this process alone;
+    `machine`: of the installed system. `leaves`: it gives this identity up.
     """
 
     name: str
@@ -218,6 +221,9 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     features: tuple[str, ...] = ()
     workers: int = 0
     runs: tuple[str, ...] = ()
+    instance: str = ""
+    machine: str = ""
+    leaves: bool = False
 
 
 class RunStarted(Message, frozen=True, kw_only=True, tag="run-started"):

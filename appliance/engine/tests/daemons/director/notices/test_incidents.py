@@ -6,6 +6,7 @@ import msgspec
 
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from strongroom.daemons.director.catalog import outbox
+from strongroom.daemons.director.catalog.rivals import SeenAgent
 from strongroom.daemons.director.catalog.run_history import job_histories
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run
 from strongroom.daemons.director.catalog.snapshots import (
@@ -507,3 +508,32 @@ async def test_a_backup_of_far_less_than_usual_is_told_until_it_is_accepted(dire
     await director.service.commands.accept(run.id, OPERATOR)
     await told.look()
     assert told.events()[1:] == [("backup-short", "resolved")]
+
+
+@in_loop
+async def test_two_agents_with_one_identity_are_told_until_it_is_decided(director, told):
+    told.configure(job("nightly"))
+    await director.open()
+    await director.agent("web1")
+    rivals = director.service.agents.rivals
+    seen = [
+        SeenAgent(instance=name, boot_id=name, machine=name, address=f"192.0.2.{number}")
+        for number, name in enumerate("ab")
+    ]
+    await rivals.found("web1", *seen, issued=1)
+    await told.look()
+    assert told.events() == [("two-agents", "open")]
+    waits = await director.start("nightly")
+    assert waits.state == "waiting"
+    # The director is restarted; the copy has been ended meanwhile.
+    await rivals.load()
+    assert await rivals.refusal("web1", seen[1], lambda _: False)
+    assert not await rivals.refusal("web1", seen[0], lambda _: False)
+    await rivals.look()
+    assert "web1" in director.service.context.rivals
+    director.time.pass_by(3700)
+    await rivals.look()
+    await director.go()
+    assert (await director.run(waits.id)).state == "running"
+    await told.look()
+    assert told.events() == [("two-agents", "open"), ("two-agents", "resolved")]

@@ -51,6 +51,8 @@ def bounded_hello(hello: Hello) -> Hello:
         version=_matching(_VERSION, hello.version),
         platform=_matching(_PLATFORM, hello.platform),
         boot_id=_matching(_BOOT_ID, hello.boot_id),
+        instance=_matching(_BOOT_ID, hello.instance),
+        machine=_matching(_BOOT_ID, hello.machine),
         features=tuple(filter(_FEATURE.fullmatch, hello.features[:_MOST_FEATURES])),
         workers=max(0, min(hello.workers, _MOST_WORKERS)),
         runs=tuple(filter(_RUN_ID.fullmatch, hello.runs[:MOST_NAMED])),

@@ -31,6 +31,7 @@ from strongroom.daemons.director.agents.rejected_reports import (
     Undeliverable,
     is_final,
 )
+from strongroom.daemons.director.agents.rivals import Rivals
 from strongroom.daemons.director.agents.run_ends import RunEnds
 from strongroom.daemons.director.catalog.clients import change_client
 from strongroom.daemons.director.catalog.runs import LONGEST_LINE_CHARACTERS, NewLine, load_run
@@ -58,8 +59,9 @@ from strongroom.net.control.messages import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
+    from strongroom.daemons.director.catalog.rivals import SeenAgent
     from strongroom.daemons.director.catalog.runs import RunRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.runs.active_run import ActiveRun
@@ -79,6 +81,7 @@ class Agents:
         self._context = context
         self._runs = runs
         self._lines = AgentLines(_log, "the reports")
+        self.rivals = Rivals(context)
         self._ends = RunEnds(context, runs, self._lines)
 
     def refusal(self, name: str) -> str:
@@ -122,6 +125,21 @@ class Agents:
                 await self._settle(client, active.record.id, self._settle_unnamed(active))
         await self._settle(client, "all that wait", self._runs.dispatch())
         await start_on_connect(context, self._runs, client)
+
+    async def on_rival(self, client: str, first: SeenAgent, second: SeenAgent, issued: int) -> None:
+        """Another agent connects in the name of a client whose agent answers."""
+        await self.rivals.found(client, first, second, issued)
+
+    async def rival_refusal(
+        self, client: str, seen: SeenAgent, is_revoked: Callable[[int], bool]
+    ) -> str:
+        """Why an agent may not connect besides another of its name; "" if it may."""
+        return await self.rivals.refusal(client, seen, is_revoked)
+
+    async def on_rivalry_ended(self, client: str, why: str) -> None:
+        """There is one agent of the client again."""
+        if await self.rivals.settle(client, why):
+            await self._runs.dispatch()
 
     async def on_disconnected(self, client: str) -> None:
         """An agent disconnected; its jobs continue without a connection."""

@@ -19,7 +19,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -27,11 +27,14 @@ import msgspec
 from strongroom import clock
 from strongroom.clock import SECOND_NS
 from strongroom.daemons.director.agents.log_limits import AgentLines
+from strongroom.daemons.director.agents.message_limits import bounded_hello
 from strongroom.daemons.director.agents.rejected_reports import read_undeliverable
+from strongroom.daemons.director.catalog.rivals import SeenAgent
 from strongroom.daemons.director.shown_text import shown
 from strongroom.errors import ProtocolError, StrongroomError
 from strongroom.net.channels.unauthenticated import StrangersLog
 from strongroom.net.control.messages import (
+    CLOSE_LEFT,
     LARGEST_MESSAGE_BYTES,
     PROTOCOL_VERSION,
     Hello,
@@ -42,6 +45,8 @@ from strongroom.net.control.messages import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from strongroom.daemons.director.agents.rejected_reports import Undeliverable
     from strongroom.daemons.director.api.agent_sockets import AgentSocket
     from strongroom.daemons.director.api.connection_limits import CertifiedPeer
@@ -80,6 +85,20 @@ class AgentEvents(Protocol):
     async def on_undeliverable(self, client: str, report: Undeliverable, error: Exception) -> None:
         """An agent sent a report that cannot be decoded, such as one of a later version."""
 
+    async def on_rival(self, client: str, first: SeenAgent, second: SeenAgent, issued: int) -> None:
+        """Another agent connects in the name of a client whose agent answers."""
+
+    async def rival_refusal(
+        self, client: str, seen: SeenAgent, is_revoked: Callable[[int], bool]
+    ) -> str:
+        """Why an agent may not connect besides another of its name; "" if it may.
+
+        is_revoked: whether its certificate of this order was revoked.
+        """
+
+    async def on_rivalry_ended(self, client: str, why: str) -> None:
+        """There is one agent of the client again."""
+
     async def on_disconnected(self, client: str) -> None:
         """An agent disconnected; not called for a connection that a newer one replaced."""
 
@@ -101,6 +120,7 @@ class _Connection:
     peer: Peer
     expires_at: float
     socket: AgentSocket
+    seen: SeenAgent
     queue: deque[bytes] = field(default_factory=deque)
     queued_bytes: int = 0
     flusher: asyncio.Task[None] | None = None
@@ -187,12 +207,20 @@ class AgentConnections:
             with contextlib.suppress(OSError):
                 await socket.close(CLOSE_NOT_WELCOME, reason)
             return
+        seen = SeenAgent.of(bounded_hello(hello), address)
+        if seen.instance and (end := await self._rival(certified.peer, seen, leaves=hello.leaves)):
+            code, reason = end
+            self._strangers.warn("%s: agent %s is refused: %s", address, name, reason)
+            with contextlib.suppress(OSError):
+                await socket.close(code, reason)
+            return
         connection = _Connection(
             client=name,
             address=address,
             peer=certified.peer,
             expires_at=certified.expires_at,
             socket=socket,
+            seen=seen,
         )
         older = self._by_client.get(name)
         self._by_client[name] = connection
@@ -209,6 +237,30 @@ class AgentConnections:
             await self._close(connection, CLOSE_OUR_FAULT, "the director cannot work now")
         finally:
             await self._gone(connection)
+
+    async def _rival(self, peer: Peer, seen: SeenAgent, *, leaves: bool) -> tuple[int, str] | None:
+        """Why an agent may not connect in a name that another has; None if it may."""
+        older = self._by_client.get(peer.name)
+
+        def is_revoked(issued: int) -> bool:
+            return self._revocations.is_revoked(replace(peer, issued=issued))
+
+        try:
+            if leaves:
+                await self._events.on_rivalry_ended(peer.name, f"{seen.text()} has given it up")
+                return CLOSE_LEFT, "it has given this identity up"
+            if (
+                older is not None
+                and older.seen.instance not in ("", seen.instance)
+                and not older.closing
+                and await older.socket.is_alive()
+            ):
+                await self._events.on_rival(peer.name, older.seen, seen, older.peer.issued)
+            refusal = await self._events.rival_refusal(peer.name, seen, is_revoked)
+        except StrongroomError as error:
+            _log.error("agent %s cannot be compared with another: %s", peer.name, shown(error))
+            return CLOSE_OUR_FAULT, "the director cannot work now"
+        return (CLOSE_NOT_WELCOME, refusal) if refusal else None
 
     def _refusal(self, certified: CertifiedPeer) -> str:
         if self._revocations.is_revoked(certified.peer):

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 HEARTBEAT_SECONDS: Final = 30.0
 LINGER_SECONDS: Final = 2.0
+# How long an agent that is there takes to answer.
+ANSWER_SECONDS: Final = 3.0
 
 # The library logs each opened and closed connection, which our own log lines cover.
 _protocol_log = logging.getLogger(f"{__name__}.protocol")
@@ -57,6 +59,7 @@ class AgentSocket:
         self._is_receiving = False
         self._is_answered = True
         self._pinging: asyncio.Task[None] | None = None
+        self._heard = asyncio.Event()
         self._timer = asyncio.get_running_loop().call_later(HEARTBEAT_SECONDS, self._beat)
         self._take_events(received)
 
@@ -91,6 +94,16 @@ class AgentSocket:
             self._protocol.send_close(code, short)
         await self._flush()
 
+    async def is_alive(self) -> bool:
+        """Whether the agent answers a ping soon. Another task has to receive meanwhile."""
+        self._heard.clear()
+        await self._ping()
+        try:
+            await asyncio.wait_for(self._heard.wait(), ANSWER_SECONDS)
+        except TimeoutError:
+            return False
+        return not self._is_ended
+
     def abort(self) -> None:
         """Abort the connection."""
         self._stream.abort()
@@ -104,6 +117,7 @@ class AgentSocket:
 
     def _take(self, data: bytes) -> None:
         self._is_answered = True
+        self._heard.set()
         if data:
             self._protocol.receive_data(data)
         else:

@@ -30,6 +30,8 @@ from strongroom.daemons.director.catalog.outbox import (
     retry_dead,
     waiting_counts,
 )
+from strongroom.daemons.director.catalog.rivals import TOPIC as RIVALS_TOPIC
+from strongroom.daemons.director.catalog.rivals import rival_conditions
 from strongroom.daemons.director.notices.announcements import Announcements
 from strongroom.daemons.director.notices.catalog_trouble import CatalogTrouble
 from strongroom.daemons.director.notices.delivery import Delivery
@@ -241,6 +243,7 @@ class NoticeOffice:
         found += self._configuration.conditions()
         found += undelivered(self._failing(), dead)
         found += suspect_snapshots(catalog)
+        found += rival_conditions(context.rivals)
         found += self._expiry(announcements, is_trusted=not obstacle)
         if obstacle:
             found.append(_clock_condition(guard))
@@ -258,7 +261,7 @@ class NoticeOffice:
                 return self._storages.has_measured(topic)
             if topic == CONFIGURATION_TOPIC:
                 return not self._context.reload_errors
-            return topic == _CLOCK or topic.startswith((OUTBOX_TOPIC, SNAPSHOT_TOPIC))
+            return topic == _CLOCK or topic.startswith((OUTBOX_TOPIC, SNAPSHOT_TOPIC, RIVALS_TOPIC))
 
         changed = settle(catalog, found, judged, announcements)
         now_ns = clock.now_ns()

@@ -204,6 +204,8 @@ class Runs:
         client = self._context.configuration.clients.get(record.client)
         if client is not None and not client.enabled:
             return f"client {record.client} is disabled"
+        if record.client in self._context.rivals:
+            return f"two agents have the identity of client {record.client}"
         if not self._context.link.is_connected(record.client):
             return f"agent {record.client} is not connected"
         return ""
