@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import pytest
 
 from kit.answers_for_tests import PASSWORD_HASH, SSH_KEY, whole_answers
 from kit.private_machine import SCRIPTS
+from kit.project import DOCUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,6 +174,16 @@ def test_a_disk_for_the_tpm_is_refused_where_there_is_none_and_stays_as_it_is(ma
     words = ("recovery-key", "--passphrase-file", "/etc/word")
     done = machine.run("strongroom-installer", *words, exit_code=61)
     assert "no encrypted data disk" in done.stderr
+
+
+def test_a_passphrase_that_is_not_utf_8_is_refused_in_words(machine):
+    file = machine.path("/etc/word")
+    file.write_bytes("Pässwort der Platte\n".encode("latin-1"))
+    file.chmod(0o600)
+    for action in ("recovery-key", "unlock"):
+        words = (action, "--passphrase-file", "/etc/word")
+        done = machine.run("strongroom-installer", *words, exit_code=2)
+        assert "/etc/word) is not UTF-8" in done.stderr
 
 
 def test_a_disk_that_is_mounted_is_refused_even_if_it_may_be_erased(machine, new_disk, tmp_path):
@@ -352,8 +364,10 @@ def test_a_refused_answer_file_is_read_again_where_it_was_mended(machine, new_di
     machine.run("strongroom-firstboot")
     state = state_of(machine)
     assert (state["is_ready"], state["trouble"]) == (True, "")
-    # The service does not start Python any more.
-    assert machine.path(STATE).with_name("ready").exists()
+    # The service does not start any more.
+    unit = (DOCUMENTS.parent / "appliance/systemd/strongroom-firstboot.service").read_text()
+    condition = re.search(r"^ConditionPathExists=!(.*)$", unit, re.MULTILINE)[1]
+    assert machine.path(condition).exists()
 
 
 def test_of_two_at_a_time_one_is_refused(machine):

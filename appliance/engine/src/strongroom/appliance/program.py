@@ -225,13 +225,20 @@ def _recovery_key(arguments: Any, terminal: Terminal) -> int:
 
 def _passphrase(file: str | None, terminal: Terminal) -> str:
     """Of the data disk: the first line of a file, or what is typed."""
-    from strongroom.cli.passphrase import passphrase_from_file
+    from strongroom.cli.passphrase import ask_passphrase, passphrase_from_file
 
-    if file:
-        return passphrase_from_file(file, terminal).decode()
-    import getpass
-
-    return getpass.getpass("passphrase of the data disk: ")
+    data = (
+        passphrase_from_file(file, terminal)
+        if file
+        else ask_passphrase("passphrase of the data disk")
+    )
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        where = printable(file) if file else "what was typed"
+        raise UsageError(
+            f"the passphrase ({where}) is not UTF-8; set the terminal, or the file, to UTF-8"
+        ) from error
 
 
 def _bundle(arguments: Any, terminal: Terminal) -> int:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.appliance.console.fields import Field
 from strongroom.appliance.console.filling_in import fill_in_and_apply
-from strongroom.appliance.console.forms import kept_answers
+from strongroom.appliance.disks.growing import grow
 from strongroom.appliance.disks.looking import Disk, all_disks
-from strongroom.appliance.machine import MOUNT_POINT, Machine
+from strongroom.appliance.machine import MOUNT_POINT
 from strongroom.appliance.state import State
-from strongroom.appliance.steps.context import Context
-from strongroom.appliance.steps.data_disk import grow
 from strongroom.errors import UsageError
 from strongroom.printable import printable
 
@@ -32,10 +30,8 @@ def data_disk(screen: Screen) -> None:
     state = State()
     plan = state.known.disk
     if plan is not None and plan.is_made:
-        context = Context(Machine(), kept_answers(), state, screen.log("Data disk"))
-        if os.path.ismount(MOUNT_POINT):
-            grow(context, plan)
-        lines = [f"The data disk is {printable(plan.device)}.", "It stays.", "", *context.done]
+        grown = grow(state) if os.path.ismount(MOUNT_POINT) else ""
+        lines = [f"The data disk is {printable(plan.device)}.", "It stays.", "", grown]
         screen.text("Data disk", lines)
         return
     disk = choose_disk(screen, "Data disk")

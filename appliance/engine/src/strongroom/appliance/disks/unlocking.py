@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from strongroom.appliance.disks.growing import grow
 from strongroom.appliance.machine import MOUNT_POINT, run, run_for_code, settle, shown
 from strongroom.appliance.state import State
 from strongroom.errors import ConflictError, OperatingSystemError, WrongKeyError
@@ -70,13 +71,16 @@ def is_waiting() -> bool:
 
 def unlock_and_start(passphrase: str, say: Callable[[str], None]) -> None:
     """Unlock the data disk after a start, mount it and start what waits for it."""
-    plan = State().known.disk
+    state = State()
+    plan = state.known.disk
     if plan is None or plan.encryption == "none":
         raise ConflictError("this machine has no encrypted data disk")
     if not os.path.ismount(MOUNT_POINT):
         unlock(f"UUID={plan.luks_uuid}", passphrase)
         run(["mount", MOUNT_POINT])
         say(f"mounted {MOUNT_POINT}")
+    if grown := grow(state):
+        say(grown)
     for unit in _DAEMONS:
         if run_for_code(["systemctl", "is-enabled", "--quiet", unit])[0] == 0:
             run(["systemctl", "start", unit])

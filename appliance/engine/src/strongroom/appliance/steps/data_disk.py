@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom import clock
 from strongroom.appliance.disks import tpm, unlocking
 from strongroom.appliance.disks.erasing import erase, refuse_used
+from strongroom.appliance.disks.growing import grow
 from strongroom.appliance.disks.looking import device_of, size_of, stable_name, tags, what_it_holds
 from strongroom.appliance.machine import MOUNT_POINT, run, settle
 from strongroom.appliance.state import DiskPlan
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 _LABEL: Final = "strongroom"
 # A disk that was enlarged is used as a whole after the next mount.
 _OPTIONS: Final = "noatime,nodev,nosuid,noexec,nofail,x-systemd.growfs"
-_GROW: Final = "/usr/lib/systemd/systemd-growfs"
-# Less is what the file system itself and its encryption need.
-_LEAST_GROWTH: Final = 64 << 20
 SANDBOX: Final = "/etc/systemd/system/strongroom-storage.service.d/40-data-disk.conf"
 
 
@@ -47,18 +45,8 @@ def set_data_disk(context: Context) -> None:
         _seal(context, disk, plan, device)
     _note_in_tables(context, plan)
     _mount(context, disk, plan)
-    grow(context, plan)
-
-
-def grow(context: Context, plan: DiskPlan) -> None:
-    """Use all of a disk that was enlarged. It is mounted."""
-    size = size_of(device_of(plan.device))
-    if size <= plan.size + _LEAST_GROWTH:
-        return
-    run([_GROW, MOUNT_POINT])
-    plan.size = size
-    context.state.write()
-    context.did(f"enlarged the file system on {plan.device} to {size / 1e9:.1f} GB")
+    if grown := grow(context.state):
+        context.did(grown)
 
 
 def _plan(context: Context, disk: DataDisk, device: str) -> DiskPlan:
