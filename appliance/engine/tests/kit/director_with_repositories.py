@@ -90,5 +90,5 @@ class Place(TestDirector):
         ended = run_command(
             [*words, "--json", "--no-cache", *place, *secret], {**os.environ, "LC_ALL": LOCALE}
         )
-        ended.check_returncode()
+        assert ended.returncode in (0, 3), ended.stderr  # 3: not everything could be read
         return dict(json.loads(ended.stdout.splitlines()[-1]))

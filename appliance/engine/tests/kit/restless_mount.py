@@ -28,6 +28,11 @@ def mounted_unsized_file(place: Path) -> AbstractContextManager[None]:
     return _mounted(place, "kit.unsized_file")
 
 
+def mounted_unlistable_folder(place: Path) -> AbstractContextManager[None]:
+    """A folder that cannot be listed while there is a file `place`.fails."""
+    return _mounted(place, "kit.unlistable_folder")
+
+
 @contextmanager
 def _mounted(place: Path, module: str) -> Iterator[None]:
     """Skips the test where nothing can be mounted."""

@@ -64,6 +64,9 @@ _PAGES_SPARE_BYTES = 1 << 20
 _ENVELOPE_LABEL = b"strongroom snapshot 1"
 _PAGES_LABEL = b"strongroom pages 1"
 _PAGES_PURPOSE = b"strongroom pages 1"
+_MARK_LABEL = b"strongroom unread folder 1"
+_MARK_BYTES = 8
+_MOST_MARKS = 256
 _MOST_NAMED_HOSTS = 20
 
 
@@ -129,6 +132,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     Times are unix nanoseconds: start and end by the client's clock, server by the store's
     (0 where it has none of its own).
     witness: see `witness_of`; b"" where it was made with a put key, and in older snapshots.
+    unread_marks: of folders that its backup could not list, equal in snapshots of a client for the
+    same folder; they do not tell its name.
     """
 
     host: str
@@ -151,6 +156,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     protected: bool = False
     listing: ListingSeal = ListingSeal()
     witness: bytes = b""
+    unread_marks: tuple[bytes, ...] = ()
     id: str = ""
     owner: bytes = b""
     pages: tuple[PageReference, ...] = ()
@@ -202,6 +208,7 @@ def encode_snapshot(key: PutKey, snapshot: Snapshot, cipher: int) -> bytes:
             host=key.name,
             generation=key.generation,
             listing=listing,
+            unread_marks=_unread_marks(key, snapshot),
             id="",
             owner=b"",
             pages=(),
@@ -216,6 +223,16 @@ def encode_snapshot(key: PutKey, snapshot: Snapshot, cipher: int) -> bytes:
     envelope = seal_object(key.client.snapshot_key, _ENVELOPE_LABEL, _pack(text), cipher)
     head = _HEAD.pack(_MAGIC, _VERSION, key.client_id, len(envelope))
     return b"".join((head, envelope, public, pages))
+
+
+def _unread_marks(key: PutKey, snapshot: Snapshot) -> tuple[bytes, ...]:
+    if snapshot.left_out is None:
+        return snapshot.unread_marks
+    marks = [
+        blake3(_MARK_LABEL + path, key=key.client.snapshot_key).digest(_MARK_BYTES)
+        for path in snapshot.unread
+    ]
+    return tuple(sorted(marks)[:_MOST_MARKS])
 
 
 def owner_of_snapshot(store: Store, name: str) -> bytes:

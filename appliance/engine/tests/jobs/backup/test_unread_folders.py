@@ -92,3 +92,17 @@ def test_it_is_read_again_as_soon_as_it_can_be(user: User, source: Path) -> None
     user.backup(source)
     assert "state" not in user.listed(below=source)["closed"]
     assert "closed/deep/file" in user.names(source)
+
+
+def test_the_newest_snapshot_that_has_it_is_not_forgotten(user: User, source: Path) -> None:
+    first, second = (one["id"] for one in user.snapshots())
+    user.prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
+    (source / "open" / "new").touch()
+    user.backup(source, code=3)
+    third = user.snapshots()[-1]["id"]
+    assert user.run("forget", "--keep-last", "1").code == 0
+    assert [one["id"] for one in user.snapshots()] == [first, third] != [first, second]
+    (source / "closed").chmod(0o755)
+    user.backup(source)
+    assert user.run("forget", "--keep-last", "1").code == 0
+    assert len(user.snapshots()) == 1

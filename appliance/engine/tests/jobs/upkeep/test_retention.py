@@ -160,3 +160,14 @@ def test_forgetting_twice_forgets_no_more_than_forgetting_once(times, number):
     first = kept(candidates, rules)
     again = kept([item for item in candidates if item.snapshot_id in first], rules)
     assert again == first
+
+
+def test_the_newest_snapshot_with_a_folder_that_was_not_listed_since_is_kept() -> None:
+    marks = [{b"a", b"b", b"always"}, {b"a", b"always"}, {b"always"}, {b"always", b"b"}]
+    candidates = [
+        Candidate(str(number), -number, frozenset(), unread_marks=frozenset(unread))
+        for number, unread in enumerate(marks)
+    ]
+    reasons = reasons_to_keep(candidates, RetentionRules(last=1))
+    # b was last there in 1, a in 2; what was never there keeps nothing.
+    assert [one for one in reasons if reasons[one]] == ["0", "1", "2"]

@@ -158,6 +158,7 @@ def _judge(
             min(item.start_ns, received_ns[item.id]),
             frozenset(item.tags),
             lacks_paths=item.missing_paths > 0,
+            unread_marks=frozenset(item.unread_marks),
         )
         for item in snapshots
     ]

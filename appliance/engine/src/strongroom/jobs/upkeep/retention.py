@@ -7,7 +7,8 @@ back from the newest snapshot, not from now: if backups stop, nothing more is fo
 
 A snapshot that lacks a path that was named displaces none that has all of them, and one that
 counts for nothing displaces none that counts: the rules apply to all snapshots, once more to those
-that count, and once more to those of them that lack none.
+that count, and once more to those of them that lack none. Of a folder that the newest one lacks
+because it could not be listed, the newest snapshot that has it is kept.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Candidate(NamedTuple):
     """A snapshot for the rules; `time_ns`: its start, but no later than the store received it.
 
     lacks_paths: whether a path that was named was not there. counts: False for what a failed run
-    stored, and what a run stored besides its snapshot.
+    stored, and what a run stored besides its snapshot. unread_marks: as of `Snapshot`.
     """
 
     snapshot_id: str
@@ -136,6 +137,7 @@ class Candidate(NamedTuple):
     tags: frozenset[str]
     lacks_paths: bool = False
     counts: bool = True
+    unread_marks: frozenset[bytes] = frozenset()
 
 
 def reasons_to_keep(candidates: Sequence[Candidate], rules: RetentionRules) -> dict[str, list[str]]:
@@ -151,11 +153,31 @@ def reasons_to_keep(candidates: Sequence[Candidate], rules: RetentionRules) -> d
             for snapshot_id, found in _reasons(some, rules).items():
                 if not reasons[snapshot_id]:
                     reasons[snapshot_id] = [f"{reason} {what}" for reason in found]
+    for snapshot_id in _last_with_unread(_newest_first(counted)):
+        if not reasons[snapshot_id]:
+            reasons[snapshot_id] = ["newest with a folder that could not be listed since"]
     return reasons
 
 
+def _last_with_unread(newest_first: Sequence[Candidate]) -> list[str]:
+    """Ids of the newest snapshots with folders that were unread from the newest one back."""
+    found = []
+    unread: frozenset[bytes] = newest_first[0].unread_marks if newest_first else frozenset()
+    for item in newest_first:
+        if not unread:
+            break
+        if unread - item.unread_marks:
+            found.append(item.snapshot_id)
+        unread &= item.unread_marks
+    return found
+
+
+def _newest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
+    return sorted(candidates, key=lambda item: (-item.time_ns, item.snapshot_id))
+
+
 def _reasons(candidates: Sequence[Candidate], rules: RetentionRules) -> dict[str, list[str]]:
-    newest_first = sorted(candidates, key=lambda item: (-item.time_ns, item.snapshot_id))
+    newest_first = _newest_first(candidates)
     reasons: dict[str, list[str]] = {item.snapshot_id: [] for item in newest_first}
     if not newest_first:
         return reasons

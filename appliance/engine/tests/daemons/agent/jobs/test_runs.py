@@ -117,6 +117,24 @@ def test_what_is_in_a_subpath_goes_right_into_the_target(agent: AgentSite) -> No
     assert os.listdir(target) == ["a"]
 
 
+def test_a_restore_deletes_nothing_that_the_fileset_left_out(agent: AgentSite) -> None:
+    for name in ("a", "one.iso", "below/two.iso"):
+        (agent.source / name).parent.mkdir(exist_ok=True)
+        (agent.source / name).write_text(name)
+    options = FileSetOptions(exclude=True, wild=("*.iso",))
+    include = FileSetInclude(files=(str(agent.source),), options=(options, FileSetOptions()))
+    backup = agent.backup(fileset=FileSetSpec(name="all", includes=(include,)))
+    snapshot = run(agent, backup).snapshot
+    (agent.source / "late.iso").touch()
+    (agent.source / "below" / "new").touch()
+    order = restore_of(agent, snapshot, "", subpath=str(agent.source), in_place=True, delete=True)
+    ended = run(agent, order)
+    assert (ended.status, ended.summary["problems"]) == ("done", {})
+    assert ended.summary["not_deleted"] == {"excluded": 3}
+    assert sorted(os.listdir(agent.source)) == ["a", "below", "late.iso", "one.iso"]
+    assert os.listdir(agent.source / "below") == ["two.iso"]
+
+
 def test_a_dry_run_lists_what_it_would_do_and_says_that_it_is_one(agent: AgentSite) -> None:
     (agent.source / "a").write_text("a")
     snapshot = run(agent, agent.backup()).snapshot

@@ -10,6 +10,7 @@ import pytest
 
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from kit.director_with_repositories import ADMIN, Place
+from kit.restless_mount import mounted_unlistable_folder
 from kit.snapshot_contents import contents
 from kit.virtual_time import ShiftedTime
 from strongroom.daemons.director.catalog.clients import next_generation
@@ -279,6 +280,31 @@ async def test_retention_forgets_after_a_backup_but_never_the_newest(director):
     removed = await director.service.snapshots.find(SnapshotFilter(with_removed=True))
     assert {one.id for one in removed if one.removed_ns} == set(made[:2])
     assert "forgotten" in await director.texts((await director.runs())[0].id)
+
+
+@in_loop
+async def test_the_newest_snapshot_of_a_folder_that_cannot_be_listed_is_kept_and_named(director):
+    director.configure(client("web1") + job("nightly"), pool="KeepLast = 1")
+    await director.open()
+    agent = await director.agent("web1")
+    place = director.source / "disk"
+    place.mkdir()
+    with mounted_unlistable_folder(place):
+        made = [await director.back_up(agent)]
+        (director.source / "disk.fails").touch()
+        made += [await director.back_up(agent) for _ in range(2)]
+        there = {one.id for one in await director.service.snapshots.find(SnapshotFilter())}
+        assert there == {made[0], made[2]}
+        listed = await director.service.snapshots.list_files(made[2], os.fsencode(place))
+        (file,) = listed.entries
+        assert (file.path, file.state) == (os.fsencode(place / "closed"), "unreadable")
+    request = RestoreRequest(made[2], (), client="web1", target=b"/tmp/back")
+    run = await director.service.commands.start_restore(request, OPERATOR)
+    await director.settle()
+    agent.order(StartRestore)
+    lines = (await director.texts(run.id)).splitlines()
+    (said,) = [line for line in lines if str(place / "closed") in line]
+    assert made[0] in said
 
 
 @in_loop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from strongroom.daemons.agent.jobs.repository import open_store, open_ticket
@@ -51,6 +52,8 @@ def run_restore(
 ) -> JobEnded:
     """Write the files. Raises StrongroomError."""
     options = restore_options(request, description.processes, description.restore_folders)
+    own = (description.identity_folder, description.cache_folder)
+    options = replace(options, in_use=tuple(map(os.fsencode, own)))
     return persist(lambda: _restore(description, request, options, output, limiter), output)
 
 

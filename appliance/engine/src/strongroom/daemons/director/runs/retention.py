@@ -128,6 +128,9 @@ def apply_retention(
         for record in records
     ]
     reasons = reasons_to_keep(candidates, rules)
+    if all(reasons.values()):
+        return []
+    reasons = reasons_to_keep(_with_unread_marks(context, candidates, storage), rules)
     wanted = [record for record in records if not reasons[record.id]]
     if not wanted:
         return []
@@ -136,6 +139,30 @@ def apply_retention(
     if kept:
         lines.append(("info", f"{len(kept)} more are kept by protection or Minimum Retention"))
     return lines
+
+
+def _with_unread_marks(
+    context: DirectorContext, candidates: Sequence[Candidate], storage: str
+) -> list[Candidate]:
+    """The candidates with what their envelopes say of unread folders, as far as that matters."""
+    marked = {}
+    unread: frozenset[bytes] | None = None
+    repository = context.repositories.open(storage)
+    try:
+        for item in sorted(candidates, key=lambda item: -item.time_ns):
+            try:
+                found = read_snapshot(repository.store, repository.key, item.snapshot_id)
+                marks = frozenset(found.unread_marks)
+            except (DamageError, KeyRightError, ObjectMissingError, UnknownFormatError):
+                # It helps nobody, so it does not count as having them.
+                marks = unread or frozenset()
+            marked[item.snapshot_id] = item._replace(unread_marks=marks)
+            unread = marks if unread is None else unread & marks
+            if not unread:
+                break
+    finally:
+        repository.close()
+    return [marked.get(item.snapshot_id, item) for item in candidates]
 
 
 def groups_of(context: DirectorContext, record: RunRecord) -> list[tuple[str, str, str, str]]:

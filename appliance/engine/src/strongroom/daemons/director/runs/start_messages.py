@@ -7,7 +7,7 @@ starts, not when it is requested, so they do not expire in the queue.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -32,6 +32,7 @@ from strongroom.errors import (
     QuotaError,
     SetBackError,
     SnapshotNotFoundError,
+    StrongroomError,
     UsageError,
 )
 from strongroom.net.control.messages import (
@@ -48,6 +49,8 @@ from strongroom.net.control.messages import (
     encode_name,
 )
 from strongroom.net.control.restore_orders import ordered
+from strongroom.printable import printable
+from strongroom.repo.set_aside import SetAside
 from strongroom.repo.ticket_objects import GRANT_SECONDS
 
 if TYPE_CHECKING:
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.filesets.spec import FileSetSpec
+    from strongroom.repo.repository import Repository
+    from strongroom.repo.snapshots import Snapshot
     from strongroom.repo.ticket_objects import TicketObject
 
 _MOST_COUNTED: Final = 1 << 60
@@ -236,7 +241,8 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
     paths = [bytes.fromhex(path) for path in request.paths]
     subpath = bytes.fromhex(request.subpath)
     wanted = [subpath] if subpath else paths
-    ticket, grant = _opened(context, snapshot, record.client, wanted)
+    opened = _opened(context, snapshot, record.client, wanted)
+    ticket, grant, _ = opened
     target = bytes.fromhex(request.target)
     options = RestoreChoices(
         subpath=encode_name(subpath),
@@ -270,13 +276,14 @@ def _restore(context: DirectorContext, record: RunRecord) -> StartMessage:
     return StartMessage(
         ordered(context.identity, record.client, message, GRANT_SECONDS),
         {"snapshot": snapshot.id},
+        opened.lines,
         ticket=StoredTicket(snapshot.storage, ticket.name),
     )
 
 
 def _verify(context: DirectorContext, record: RunRecord) -> StartMessage:
     snapshot = verified_snapshot(context, record)
-    ticket, grant = _opened(context, snapshot, record.client, [])
+    ticket, grant, lines = _opened(context, snapshot, record.client, [])
     message = StartVerify(
         run_id=record.id,
         job=record.job,
@@ -288,13 +295,22 @@ def _verify(context: DirectorContext, record: RunRecord) -> StartMessage:
     return StartMessage(
         message,
         {"snapshot": snapshot.id},
+        lines,
         ticket=StoredTicket(snapshot.storage, ticket.name),
     )
 
 
+class _Opened(NamedTuple):
+    """lines: for the log, which folders the snapshot has not read, and which one has them."""
+
+    ticket: TicketObject
+    grant: str
+    lines: tuple[tuple[str, str], ...]
+
+
 def _opened(
     context: DirectorContext, snapshot: SnapshotRecord, agent: str, paths: list[bytes]
-) -> tuple[TicketObject, str]:
+) -> _Opened:
     """Ticket (stored in the repository) and grant for an agent to read paths of a snapshot.
 
     DamageError for one that is not of the client that the catalog says.
@@ -320,6 +336,7 @@ def _opened(
         receiver = repository.key.put_key(agent, generation_of(context.catalog, agent))
         made = make_ticket(repository, found, paths, receiver)
         ticket = store_ticket(repository.store, made)
+        lines = _unread_lines(repository, found, paths)
     finally:
         repository.close()
     payload = {
@@ -329,7 +346,31 @@ def _opened(
         "ticket": ticket.name,
     }
     grant = sign_statement(context.identity, "restore", payload, GRANT_SECONDS)
-    return ticket, grant
+    return _Opened(ticket, grant, lines)
+
+
+def _unread_lines(
+    repository: Repository, snapshot: Snapshot, paths: list[bytes]
+) -> tuple[tuple[str, str], ...]:
+    from strongroom.jobs.looking.newest_with import MOST_PATHS, newest_with
+    from strongroom.rows.left_out import is_in_folders
+
+    unread = [path for path in snapshot.unread if not paths or is_in_folders(path, paths)]
+    if not unread:
+        return ()
+    try:
+        found = newest_with(repository, repository.snapshots(SetAside()), snapshot, unread)
+    except StrongroomError as error:
+        # The restore itself does not need to know.
+        return (("warning", f"which snapshots have unread folders is not known: {error}"),)
+    lines = []
+    for path in unread[:MOST_PATHS]:
+        newest = found.get(path)
+        text = "no other snapshot has it"
+        if newest is not None:
+            text = f"the newest snapshot that has it is {newest.id}"
+        lines.append(("warning", f"/{printable(path)}: its backup could not list it; {text}"))
+    return tuple(lines)
 
 
 def _target(context: DirectorContext, record: RunRecord, storage_name: str) -> StorageTarget:
