@@ -178,6 +178,16 @@ class MemoryLimitError(UnknownFormatError):
     error_id = "memory-limit"
 
 
+class TimeShareError(UnknownFormatError):
+    """What one client stored takes longer to read than a job over all clients gives to one.
+
+    Like an unknown format, it says nothing of whether what is stored is sound.
+    """
+
+    exit_code = 26
+    error_id = "time-share"
+
+
 class StoreError(StrongroomError):
     """The store failed (no space, read-only, input/output error); fatal to the job."""
 

@@ -64,6 +64,25 @@ def test_of_what_a_later_version_may_need_nothing_is_given_back(daemon, applianc
     assert prune(appliance, options, NullProgress()).removed_packs == 2
 
 
+def test_what_was_marked_before_stays_as_well(daemon, appliance, open_as):
+    later, other = open_as(daemon.agent("web1")), open_as(daemon.agent("web2"))
+    for one in (later, other):
+        gone = back_up(one, {b"gone": os.urandom(90_000)})
+        appliance.store.delete("snapshots", gone.id)
+    waiting = PruneOptions(grace_seconds=3600.0, spare_seconds=-1e6)
+    assert prune(appliance, waiting, NullProgress()).waiting_packs == 4
+    forged = b"SRSN" + bytes([9]) + bytes(3) + later.writer.client_id + os.urandom(99)
+    with later.lease("web1", 1, "backup"):
+        later.store.put("snapshots", object_name(forged), forged)
+    options = PruneOptions(grace_seconds=0.0, spare_seconds=-1e6)
+    report = prune(appliance, options, NullProgress())
+    assert (report.removed_packs, report.waiting_packs) == (2, 2)
+    owners = appliance.store.owners("packs")
+    assert [owners[info.name] for info in appliance.store.list("packs")] == [{"web1"}, {"web1"}]
+    appliance.store.delete("snapshots", object_name(forged))
+    assert prune(appliance, options, NullProgress()).removed_packs == 2
+
+
 class ReadOnceWrong(PassingStore):
     """The first read of a snapshot brings a flipped bit, as a bad cable or memory does."""
 

@@ -104,9 +104,9 @@ class HostileHouse:
         if key is None:
             self.whole: Repository = new_repository(self.store)
             self.kept = back_up(self.whole, FILES, VICTIM)
-            before = self._names()
+            before = self.names()
             self.own = back_up(self.whole, FILES | {b"three": b"3" * 40}, ATTACKER)
-            self.store.unsure |= self._names() - before
+            self.store.unsure |= self.names() - before
         else:
             self.whole = key
 
@@ -119,7 +119,8 @@ class HostileHouse:
         made.kept, made.own = self.kept, self.own
         return made
 
-    def _names(self) -> set[tuple[str, str]]:
+    def names(self) -> set[tuple[str, str]]:
+        """Everything that a client stores."""
         kinds: tuple[Kind, ...] = ("packs", "index", "snapshots", "leases")
         return {(kind, info.name) for kind in kinds for info in self.store.list(kind)}
 
@@ -179,9 +180,9 @@ class HostileHouse:
         from kit.forged_snapshot import stored_page
         from kit.sealed_by_hand import snapshot_object as sealed_snapshot
 
-        before = self._names()
+        before = self.names()
         block = stored_page(self.attacker, raw)
-        self.store.unsure |= self._names() - before
+        self.store.unsure |= self.names() - before
         first, rows, size = (b"data", b"one"), 1, 0
         totals = {"files": 1, "content_bytes": 0}
         with suppress(StrongroomError):

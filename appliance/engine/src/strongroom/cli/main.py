@@ -28,6 +28,7 @@ from strongroom.errors import (
     EXIT_DONE,
     EXIT_TERMINATED,
     CancelledError,
+    MemoryLimitError,
     OperatingSystemError,
     OutputClosedError,
     StrongroomError,
@@ -205,6 +206,9 @@ def main(words: Sequence[str] | None = None) -> int:
         return _report(words, terminal, missing_library(error.name))
     except OSError as error:
         return _report(words, terminal, OperatingSystemError(_system_error_text(error)))
+    except MemoryError:
+        text = "there is not enough memory for this; close other programs or use a larger machine"
+        return _report(words, terminal, MemoryLimitError(text))
     except KeyboardInterrupt:
         return _report(words, terminal, CancelledError("interrupted"))
     except Exception as error:  # noqa: BLE001 - every other error is a fault of ours

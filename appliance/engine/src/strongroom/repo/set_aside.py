@@ -23,6 +23,7 @@ from strongroom.printable import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator
 
+# MemoryLimitError and TimeShareError are unknown formats.
 _OF_ONE_OBJECT = (DamageError, FalseSnapshotError, UnknownFormatError)
 
 

@@ -19,13 +19,14 @@ from strongroom.daemons.job_process.output import JobOutput
 from strongroom.errors import (
     EXIT_BUG,
     CancelledError,
+    MemoryLimitError,
     OperatingSystemError,
     StrongroomError,
     TimeLimitError,
     UsageError,
 )
 from strongroom.printable import guard_standard_streams
-from strongroom.process_memory import forbid_inspection
+from strongroom.process_memory import forbid_inspection, limit_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,7 @@ def run_program(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     guard_standard_streams()
     forbid_inspection()
+    limit_memory()
     job_input = JobInput()
     try:
         description = job_input.description(decoder)
@@ -70,6 +72,8 @@ def ended_by(error: BaseException, output: JobOutput) -> JobEnded:
         names = [os.fsdecode(name) for name in (error.filename,) if isinstance(name, str | bytes)]
         text = ": ".join([*names, error.strerror or str(error)])
         error = OperatingSystemError(text)
+    if isinstance(error, MemoryError):
+        error = MemoryLimitError("the job takes more memory than it may have")
     if isinstance(error, StrongroomError):
         is_cancelled = isinstance(error, CancelledError | TimeLimitError)
         return JobEnded(

@@ -16,8 +16,8 @@ Then:
   One that is not sound, even counting what waits, is false: it counts for nothing, and whoever
   maintains the repository may remove it at any age. It is judged again by every run: what it lacks
   may be lost on our own disk, and come back. While a pack is damaged, none is called false.
-- An object of an unknown version, or one that takes more memory than there is, is set aside; of an
-  unknown version for 30 days, then it is false.
+- An object of an unknown version, or one that takes more memory or time than there is for it, is
+  set aside; one of an unknown version is false after 30 days.
 
 Objects that appear or vanish meanwhile are left for the next run. It may run at any time, several
 times at once, and may be interrupted anywhere.
@@ -40,16 +40,18 @@ from strongroom.errors import (
     DamageError,
     MemoryLimitError,
     ObjectMissingError,
+    TimeShareError,
     UnknownFormatError,
     UsageError,
 )
 from strongroom.jobs.check.packs import bad_blocks
 from strongroom.jobs.check.verified_index import footer_summary
 from strongroom.jobs.check.walk import Walker
+from strongroom.jobs.upkeep.time_shares import TimeShares
 from strongroom.repo.block_columns import OFFERED, THINNED
 from strongroom.repo.index.index import Index
 from strongroom.repo.index.objects import read_index_object
-from strongroom.repo.packs import KIND_DATA, read_footer
+from strongroom.repo.packs import KIND_DATA, read_footer, read_owner
 from strongroom.repo.set_aside import SetAside
 from strongroom.repo.snapshots import read_snapshot
 from strongroom.stores.capabilities import KeepsJudgements
@@ -144,6 +146,7 @@ class _Vouching:
         self._judge = judge
         self._progress = progress
         self._now_ns = now_ns
+        self._shares = TimeShares()
         self.report = VouchReport()
 
     def judge_packs(self) -> None:
@@ -153,9 +156,11 @@ class _Vouching:
         for start in range(0, len(doubted), _PACKS_AT_ONCE):
             sound = []
             for name in doubted[start : start + _PACKS_AT_ONCE]:
-                with self._judging("packs", name):
-                    if self._is_sound(name):
-                        sound.append(name)
+                with self._judging("packs", name), suppress(ObjectMissingError):
+                    size_bytes = self._store.info("packs", name).size_bytes
+                    with self._shares.spending(self._owner_of(name), size_bytes):
+                        if self._is_sound(name):
+                            sound.append(name)
             self._judge.vouch("packs", sound, sound=True)
             self.report.packs += len(sound)
 
@@ -224,15 +229,18 @@ class _Vouching:
         # Those of one client share pages.
         for listed in sorted(found, key=lambda one: (one.owner, one.start_ns)):
             with self._judging("snapshots", listed.id), suppress(ObjectMissingError):
-                snapshot = self._repository.snapshot(listed.id)
-                fault = verified.walk(snapshot)
+                with self._shares.spending(listed.owner):
+                    snapshot = self._repository.snapshot(listed.id)
+                    fault = verified.walk(snapshot, self._shares.require)
                 if not fault:
                     self._judge.vouch("snapshots", [snapshot.id], sound=True)
                     self.report.snapshots += 1
                     continue
                 if anything is None:
                     anything = Walker(self._repository, Index.load(self._store, key, marks=False))
-                if anything.walk(snapshot) and not self._is_disk_damaged():
+                with self._shares.spending(listed.owner):
+                    lacks = anything.walk(snapshot, self._shares.require)
+                if lacks and not self._is_disk_damaged():
                     self._judge.vouch("snapshots", [snapshot.id], sound=False)
                     self.report.false_objects.append(("snapshots", snapshot.id, fault))
                 else:
@@ -247,8 +255,9 @@ class _Vouching:
             except DamageError as error:
                 self._settle_damage(kind, name, error)
             except UnknownFormatError as error:
-                # Too little memory says nothing of the object.
-                if isinstance(error, MemoryLimitError) or not self._is_old(kind, name):
+                # Too little memory or time says nothing of the object.
+                is_limit = isinstance(error, MemoryLimitError | TimeShareError)
+                if is_limit or not self._is_old(kind, name):
                     raise
                 self._judge.vouch(kind, [name], sound=False)
                 self.report.false_objects.append((kind, name, str(error)))
@@ -257,6 +266,13 @@ class _Vouching:
         """Whether a later version, which would know it, had its time to judge an object."""
         age_ns = self._now_ns - self._store.info(kind, name).modified_ns
         return age_ns > _UNKNOWN_DAYS * _DAY_NS
+
+    def _owner_of(self, name: str) -> bytes:
+        """Whose a pack says it is; b"" where it says nothing."""
+        try:
+            return read_owner(self._store, bytes.fromhex(name))
+        except (DamageError, UnknownFormatError):
+            return b""
 
     def _is_disk_damaged(self) -> bool:
         """Whether packs that nobody verified are damaged: what refers to them is not to blame."""

@@ -26,7 +26,7 @@ from strongroom.repo.listing.parts import decode_parts
 from strongroom.rows.entry_counts import EntryCounts, count_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -109,21 +109,23 @@ class Walker:
         there = {info.name for info in repository.store.list("packs")}
         self._is_there = np.array([pack.pack_id.hex() in there for pack in self._packs], np.bool_)
 
-    def walk(self, snapshot: Snapshot) -> str:
+    def walk(self, snapshot: Snapshot, require_time: Callable[[], None] = lambda: None) -> str:
         """What is wrong with a snapshot, which has its pages; "" if nothing.
 
-        StoreError, MemoryLimitError.
+        StoreError, MemoryLimitError, and what `require_time` raises, which is called once a page.
         """
         try:
             with reading(f"the listing of snapshot {snapshot.id}"):
-                pages = self._pages_of(snapshot)
+                pages = self._pages_of(snapshot, require_time)
                 _require_order(snapshot.pages, pages)
                 _require_totals(snapshot, pages.values())
         except DamageError as error:
             return str(error)
         return ""
 
-    def _pages_of(self, snapshot: Snapshot) -> dict[bytes, SoundPage]:
+    def _pages_of(
+        self, snapshot: Snapshot, require_time: Callable[[], None]
+    ) -> dict[bytes, SoundPage]:
         """All pages by block id, in order. Raises DamageError."""
         owner = snapshot.owner
         blocks = self._index.of_client(owner)
@@ -139,6 +141,7 @@ class Walker:
             else:
                 fresh.append(block_id)
         for block_id, raw in self._readers.of(owner).blocks(fresh):
+            require_time()
             pages[block_id] = self._examined(raw, blocks)
             self._known.add(owner, block_id, pages[block_id])
         return {block_id: pages[block_id] for block_id in ids}

@@ -5,12 +5,14 @@ Most pages are shared by many snapshots; each is read once, however often snapsh
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from strongroom.content.digests import BLOCK_ID_SIZE, object_name
-from strongroom.errors import DamageError, ObjectMissingError
+from strongroom.errors import DamageError, ObjectMissingError, TimeShareError
+from strongroom.jobs.upkeep.time_shares import TimeShares
 from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.index.live_blocks import LiveBlocks
 from strongroom.repo.keys.owners import SHARED
@@ -44,6 +46,7 @@ class Marker:
         # Of each client: a page of another client with the same id is another page.
         self._pages: set[tuple[bytes, bytes]] = set()
         self._snapshots: set[str] = set()
+        self._shares = TimeShares()
         self.live = LiveBlocks()
         # Shared blocks that each client's snapshots refer to, ascending ids of 24 bytes.
         self._shared: dict[bytes, NDArray[np.void]] = {}
@@ -79,10 +82,15 @@ class Marker:
             ids = list(dict.fromkeys(page.block_id for page in fresh))
             blocks = index.of_client(owner)
             try:
-                self._mark(ids, blocks, readers.of(owner))
+                # Of what was verified it is known how long it takes.
+                with self._shares.spending(owner) if name in doubted else nullcontext():
+                    self._mark(ids, blocks, readers.of(owner), is_doubted=name in doubted)
             except Exception as error:
                 if not is_of_one_object(error):
                     raise
+                if isinstance(error, TimeShareError):
+                    self._set_aside(name, (owner, SHARED), error)
+                    continue
                 self._mark_what_is_there(ids, blocks, readers.of(owner))
                 # What nobody verified has lost nothing that others share.
                 is_lie = isinstance(error, DamageError) and name in doubted
@@ -115,9 +123,13 @@ class Marker:
         """Ids of the shared blocks that a client's snapshots refer to, joined."""
         return self._shared.get(owner, _NO_IDS).tobytes()
 
-    def _mark(self, pages: list[bytes], blocks: ClientBlocks, reader: BlockReader) -> None:
+    def _mark(
+        self, pages: list[bytes], blocks: ClientBlocks, reader: BlockReader, *, is_doubted: bool
+    ) -> None:
         self.live.mark(_parts_of(pages), blocks)
         for _, raw in reader.blocks(pages):
+            if is_doubted:
+                self._shares.require()
             ids = self.live.mark(decode_parts(raw), blocks)
             if ids:
                 mine = self._shared.get(blocks.owner, _NO_IDS)

@@ -199,7 +199,13 @@ def _sweep(
     index = repository.load_index()
     present = {info.name: info.size_bytes for info in store.list("packs")}
     marker.mark(names, index)
-    tombstones = [item for item in read_tombstones(store, repository.key) if item.name in ready]
+    # What a snapshot needs that cannot be read is not known.
+    aside = marker.false_owners
+    tombstones = [
+        item
+        for item in read_tombstones(store, repository.key)
+        if item.name in ready and item.owner not in aside
+    ]
     condemned = {pack_id for tombstone in tombstones for pack_id in tombstone.pack_ids}
     # A truncated pack counts as missing.
     missing = {
@@ -217,7 +223,12 @@ def _sweep(
         for pack_id in condemned | missing
         if (pack := index.pack(pack_id)) is not None and cover.lacks(pack)
     }
-    rewrite_index(repository, index, (condemned | missing) - needed)
+    gone = {
+        pack_id
+        for pack_id in missing
+        if (pack := index.pack(pack_id)) is None or index.owners[pack.owner] not in aside
+    }
+    rewrite_index(repository, index, (condemned | gone) - needed)
     progress.message("removing packs")
     for tombstone in tombstones:
         for pack_id in tombstone.pack_ids:

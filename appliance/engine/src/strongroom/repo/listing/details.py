@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _MAX_FLAGS: Final = (1 << 32) - 1
 _MAX_PARTS: Final = (1 << 32) - 1
+# A hundred bytes each when decoded; a backup would not have had room for more.
+_MAX_EXTENTS: Final = 1 << 24
 _MAX_SLOT: Final = (1 << 16) - 1
 
 
@@ -137,6 +139,8 @@ def _take_parts(reader: SectionReader, groups: list[Rows], row_count: int) -> No
 def _take_extents(reader: SectionReader, count: int) -> list[list[tuple[int, int]]]:
     counts = reader.take_counts(count, _MAX_PARTS)
     total = int(counts.sum())
+    if total > _MAX_EXTENTS:
+        raise DamageError(f"listing page claims {total} extents")
     offsets = reader.take_integers(total)
     lengths = reader.take_integers(total)
     if total and (int(offsets.min()) < 0 or int(lengths.min()) < 0):
