@@ -236,7 +236,7 @@ def test_snapshots_are_selected_by_what_they_hold():
     ]
     assert select_snapshots(some) == some
     assert select_snapshots(some, host="other") == [some[1]]
-    assert select_snapshots(some, paths=(b"a",)) == some[:2]
+    assert select_snapshots(some, paths=((b"a", b"x"),)) == some[:2]
     assert select_snapshots(some, tags=("y", "x")) == [some[0]]
     assert select_snapshots(some, job="nightly") == [some[1]]
     assert select_snapshots(some, before_ns=2 * NS) == some[:2]

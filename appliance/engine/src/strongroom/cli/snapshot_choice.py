@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from strongroom.cli.terminal import Terminal
+    from strongroom.repo.listing.reader import Listing
     from strongroom.repo.newest_known import Behind
     from strongroom.repo.repository import Repository
 
@@ -73,7 +74,8 @@ def snapshot_filter(
     """The filter that the options define; it keeps the order."""
     before_ns = None if arguments.before is None else parse_moment(arguments.before)
     # Backups make relative paths absolute; so do we.
-    paths = tuple(normal_path(os.path.abspath(path)) for path in arguments.path)
+    typed = [normal_path(os.path.abspath(path)) for path in arguments.path]
+    paths = tuple((path, resolved_path(path)) for path in typed)
     tags = tuple(tag for tags in arguments.tag for tag in tags.split(",") if tag)
 
     def choose(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
@@ -191,6 +193,30 @@ def chosen_snapshot(
 def normal_path(path: str) -> bytes:
     """An absolute path in the form of listings: without the slashes around it, b"" for the root."""
     return os.path.normpath(b"/" + os.fsencode(path)).strip(b"/")
+
+
+def resolved_path(path: bytes) -> bytes:
+    """A path as backups have it: with the links on the way to it resolved, as they are here."""
+    above, name = os.path.split(b"/" + path)
+    return os.path.join(os.path.realpath(above), name).strip(b"/")
+
+
+def found_path(listing: Listing, path: bytes) -> bytes:
+    """The path as it was typed or as links here lead, whichever the snapshot has."""
+    resolved = resolved_path(path)
+    if resolved == path or listing.lookup(path) is not None or listing.lookup(resolved) is None:
+        return path
+    return resolved
+
+
+def path_in(repository: Repository, snapshot: Snapshot, path: bytes) -> bytes:
+    """The same for a command that has not read the listing yet; mostly nothing has to be read."""
+    if resolved_path(path) == path:
+        return path
+    from strongroom.repo.listing.reader import Listing
+
+    reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
+    return found_path(Listing.of(snapshot, reader, takes_any_xattrs=True), path)
 
 
 def shown_path(path: bytes) -> bytes:

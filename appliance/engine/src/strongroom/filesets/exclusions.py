@@ -18,7 +18,7 @@ from strongroom.errors import UsageError
 from strongroom.printable import printable
 from strongroom.rows.left_out import EXCLUDED, MARKED
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE
-from strongroom.scan.patterns import Patterns, read_pattern_file
+from strongroom.scan.patterns import Patterns, and_resolved, read_pattern_file
 
 if TYPE_CHECKING:
     from array import array
@@ -170,7 +170,8 @@ def compile_selection(options: SelectionOptions) -> Selection | None:
         raise UsageError("the size limits leave no file to back up")
     if not patterns and not markers and not smallest and largest is None:
         return None
-    return Selection(SelectionRules(tuple(patterns), markers, smallest, largest))
+    rules = SelectionRules(tuple(and_resolved(patterns)), markers, smallest, largest)
+    return Selection(rules)
 
 
 def _parse_marker(text: bytes) -> tuple[bytes, bytes]:

@@ -18,12 +18,13 @@ from strongroom.filesets.lists import listed_lines
 from strongroom.filesets.plugins import plugin_source
 from strongroom.filesets.rules import FileSetRoot, FileSetRules, outermost, refusal
 from strongroom.printable import printable
+from strongroom.scan.globs import quoted, resolved_glob
 from strongroom.sources.files import missing_path, settled_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from strongroom.filesets.spec import FileSetSpec
+    from strongroom.filesets.spec import FileSetOptions, FileSetSpec
     from strongroom.sources.problem import Problem
     from strongroom.sources.source import Source, Stream
 
@@ -80,7 +81,17 @@ def resolve_fileset(spec: FileSetSpec, *, allow_commands: bool = False) -> Resol
         shown = "; ".join(why[:_MOST_NAMED]) or "it names nothing"
         raise SourceError(f"FileSet {spec.name}: nothing is left to back up: {shown}{more}")
     excludes = [*map(os.fsdecode, _names(spec.excludes, allow_commands=allow_commands))]
-    rules = FileSetRules(msgspec.structs.replace(spec, excludes=tuple(excludes)), tuple(roots))
+    links = {quoted(b"/" + root.path): quoted(root.given.rstrip(b"/")) for root in roots}
+    includes = [
+        msgspec.structs.replace(
+            include, options=tuple(_as_given(options, links) for options in include.options)
+        )
+        for include in spec.includes
+    ]
+    as_given = msgspec.structs.replace(
+        spec, includes=tuple(includes), excludes=_globs_as_given(excludes, links)
+    )
+    rules = FileSetRules(as_given, tuple(roots))
     return ResolvedFileSet(rules, _FileSetSource(roots, sources), tuple(problems), tuple(notes))
 
 
@@ -98,6 +109,30 @@ class _FileSetSource:
     def streams(self) -> Iterator[Stream]:
         """The streams of all sources, one source after the other."""
         return chain.from_iterable(source.streams() for source in self._sources)
+
+
+def _as_given(options: FileSetOptions, links: Mapping[bytes, bytes]) -> FileSetOptions:
+    return msgspec.structs.replace(
+        options,
+        wild=_globs_as_given(options.wild, links),
+        wild_dir=_globs_as_given(options.wild_dir, links),
+        wild_file=_globs_as_given(options.wild_file, links),
+    )
+
+
+def _globs_as_given(globs: Sequence[str], links: Mapping[bytes, bytes]) -> tuple[str, ...]:
+    """The globs, and those that name a place by another way also by that of an Include.
+
+    links: how an Include writes a path, by the path without links.
+    """
+    found = []
+    for text in globs:
+        found.append(text)
+        resolved = resolved_glob(os.fsencode(text))
+        for place, given in links.items():
+            if resolved.startswith(place.rstrip(b"/") + b"/"):
+                found.append(os.fsdecode(given + resolved[len(place.rstrip(b"/")) :]))
+    return tuple(dict.fromkeys(found))
 
 
 def _names(texts: Sequence[str], *, allow_commands: bool) -> Iterator[bytes]:

@@ -376,18 +376,21 @@ def select_snapshots(
     snapshots: Iterable[Snapshot],
     *,
     host: str | None = None,
-    paths: tuple[bytes, ...] = (),
+    paths: tuple[tuple[bytes, ...], ...] = (),
     tags: tuple[str, ...] = (),
     job: str | None = None,
     before_ns: int | None = None,
 ) -> list[Snapshot]:
-    """Snapshots of a host and job with all the paths and tags that began before a time."""
+    """Snapshots of a host and job with all the paths and tags that began before a time.
+
+    paths: each in all ways to write it.
+    """
     return [
         snapshot
         for snapshot in snapshots
         if (host is None or snapshot.host == host)
         and (job is None or snapshot.job == job)
-        and set(paths) <= set(snapshot.paths)
+        and not any(set(snapshot.paths).isdisjoint(ways) for ways in paths)
         and set(tags) <= set(snapshot.tags)
         and (before_ns is None or snapshot.start_ns <= before_ns)
     ]

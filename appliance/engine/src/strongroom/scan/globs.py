@@ -11,6 +11,7 @@ match a slash like any other character, and a `[` without its `]` matches itself
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Final
 
@@ -39,6 +40,28 @@ _CLASS_NAMES: Final = {
 def is_literal(glob: bytes) -> bool:
     """Whether the glob matches nothing but itself."""
     return _SPECIAL.search(glob) is None
+
+
+def quoted(path: bytes) -> bytes:
+    """A glob that matches the path alone."""
+    return _SPECIAL.sub(rb"\\\g<0>", path)
+
+
+def resolved_glob(glob: bytes) -> bytes:
+    """The glob with links above what it names resolved, as far as it is literal; else itself.
+
+    A backup has paths without links on the way, and people write them as they know them.
+    """
+    mark, text = (glob[:1], glob[1:]) if glob.startswith(b"!") else (b"", glob)
+    special = _SPECIAL.search(text)
+    head = text[: special.start()] if special else text.rstrip(b"/")
+    above = head.rpartition(b"/")[0]
+    if not text.startswith(b"/") or not above or b"\0" in above:
+        return glob
+    real = os.path.realpath(above)
+    if real == os.path.normpath(above):
+        return glob
+    return mark + quoted(real).rstrip(b"/") + text[len(above) :]
 
 
 def translate_glob(glob: bytes) -> bytes:

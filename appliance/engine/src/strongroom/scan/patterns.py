@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom.errors import UsageError
 from strongroom.printable import printable
-from strongroom.scan.globs import fold_case, is_literal, translate_glob
+from strongroom.scan.globs import fold_case, is_literal, resolved_glob, translate_glob
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _ANY_DIRECTORIES: Final = rb"(?:[^/]*/)*"
 _KEPT_COMBINATIONS: Final = 256
@@ -155,6 +155,14 @@ class Patterns:
 
     def _combine(self, numbers: tuple[int, ...]) -> DirectoryPatterns:
         return DirectoryPatterns([self._rules[number] for number in numbers])
+
+
+def and_resolved(patterns: Iterable[tuple[bytes, bool]]) -> Iterator[tuple[bytes, bool]]:
+    """The patterns, and after each that names a place behind links the same without these."""
+    for pattern, ignores_case in patterns:
+        yield pattern, ignores_case
+        if (resolved := resolved_glob(pattern)) != pattern:
+            yield resolved, ignores_case
 
 
 def read_pattern_file(path: bytes) -> list[bytes]:

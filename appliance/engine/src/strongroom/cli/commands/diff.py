@@ -12,6 +12,7 @@ from strongroom.cli.snapshot_choice import (
     SnapshotChoice,
     add_snapshot_filters,
     normal_path,
+    path_in,
     shown_path,
 )
 from strongroom.cli.times import time_text
@@ -72,11 +73,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 f"{sign * 3} {snapshot.short_id}  {time_text(snapshot.start_ns)}  "
                 f"{printable(snapshot.host)}"
             )
+        folder = path_in(repository, after, normal_path(arguments.folder))
         readers = ClientReaders(repository, repository.load_index())
         comparison = SnapshotComparison(readers, before, after)
         counts = dict.fromkeys(_SIGNS, 0)
         sizes = dict.fromkeys(_SIGNS, 0)
-        for difference in comparison.differences(normal_path(arguments.folder)):
+        for difference in comparison.differences(folder):
             if arguments.content_only and difference.kind == METADATA:
                 continue
             counts[difference.kind] += 1

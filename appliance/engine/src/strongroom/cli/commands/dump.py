@@ -10,6 +10,7 @@ from strongroom.cli.access import open_repository
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
+    found_path,
     normal_path,
     shown_path,
 )
@@ -80,6 +81,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         snapshot = chosen_snapshot(arguments, repository, terminal, name)
         reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
         listing = Listing.of(snapshot, reader)
+        path = found_path(listing, path)
         row = listing.lookup(path)
         if path and row is None:
             raise PathNotFoundError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
@@ -13,6 +14,8 @@ from strongroom.cli.snapshot_choice import (
     SnapshotChoice,
     add_snapshot_filters,
     normal_path,
+    path_in,
+    resolved_path,
     shown_path,
 )
 from strongroom.cli.times import parse_moment, time_text
@@ -87,12 +90,16 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     criteria = _criteria(arguments)
     repository = open_repository(arguments, terminal)
     try:
-        finder = Finder(criteria, ClientReaders(repository, repository.load_index()))
         choice = SnapshotChoice(arguments, repository)
         choice.warn(terminal)
         snapshots = choice.snapshots
         if arguments.only is not None:
             snapshots = [choice.find(arguments.only)]
+        if snapshots and resolved_path(criteria.below) != criteria.below:
+            newest = repository.snapshot(snapshots[-1].id)
+            below = path_in(repository, newest, criteria.below)
+            criteria = replace(criteria, below=below)
+        finder = Finder(criteria, ClientReaders(repository, repository.load_index()))
         searched = _searched(finder, repository, reversed(snapshots), choice.set_aside)
         if arguments.show_snapshots:
             _show_versions(searched, arguments, terminal)

@@ -10,6 +10,7 @@ from strongroom.cli.entry_view import entry_line, entry_object
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
+    found_path,
     normal_path,
     shown_path,
 )
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         reader = repository.reader_of(snapshot, repository.load_index())
         listing = Listing.of(snapshot, reader, takes_any_xattrs=True)
         for number, path in enumerate(paths):
-            wanted = normal_path(path)
+            wanted = found_path(listing, normal_path(path))
             whole = arguments.recursive
             if len(paths) > 1 and not whole:
                 if number:

@@ -20,6 +20,7 @@ from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
     normal_path,
+    path_in,
     shown_path,
 )
 from strongroom.cli.times import time_text
@@ -155,6 +156,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         wanted = arguments.snapshot.partition(":")[0]
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
+        options = replace(options, subpath=path_in(repository, snapshot, options.subpath))
         options = _with_privileges(options, arguments, repository, snapshot, terminal)
         from strongroom.jobs.restore.options import EntryKind
         from strongroom.jobs.restore.restore import restore
@@ -284,12 +286,11 @@ def patterns_of(texts: list[str], ignoring_case: list[str]) -> Patterns | None:
     """Compiled patterns of two options, None when neither was given. Raises UsageError."""
     if not texts and not ignoring_case:
         return None
-    from strongroom.scan.patterns import Patterns
+    from strongroom.scan.patterns import Patterns, and_resolved
 
-    return Patterns(
-        [(os.fsencode(text), False) for text in texts]
-        + [(os.fsencode(text), True) for text in ignoring_case]
-    )
+    given = [(os.fsencode(text), False) for text in texts]
+    given += [(os.fsencode(text), True) for text in ignoring_case]
+    return Patterns(and_resolved(given))
 
 
 def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOptions:

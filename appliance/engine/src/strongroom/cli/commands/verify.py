@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
@@ -14,6 +15,7 @@ from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
     normal_path,
+    path_in,
 )
 from strongroom.errors import EXIT_DONE, CheckFailedError, UsageError
 
@@ -73,6 +75,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         wanted = arguments.snapshot.partition(":")[0]
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
+        subpath = path_in(repository, snapshot, options.subpath)
+        options = replace(options, subpath=subpath, base=subpath if options.base else b"")
         from strongroom.jobs.verify.verify import verify
 
         report = verify(
