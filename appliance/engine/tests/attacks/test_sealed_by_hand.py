@@ -8,12 +8,17 @@ import os
 import msgspec
 import pytest
 
+from kit.hostile_house import FILES as HOSTILE_FILES
+from kit.hostile_house import HostileHouse
 from kit.prepared_commands import run_command
 from kit.sealed_by_hand import lease_object, snapshot_object, store
 from kit.tiny_backup import PASSPHRASE, back_up, new_repository, read_back
+from strongroom import clock
 from strongroom.clock import boot_id
 from strongroom.errors import CheckFailedError, SetAsideError
+from strongroom.jobs.check.check import CheckOptions, DataSubset, check
 from strongroom.jobs.check.vouch import required_judge, vouch
+from strongroom.jobs.repair.repair import RepairOptions, repair
 from strongroom.progress import NullProgress
 from strongroom.repo.leases import Holder, has_ended, list_leases
 from strongroom.stores.local import LocalStore
@@ -189,3 +194,27 @@ def test_what_a_clients_lease_says_of_processes_is_not_looked_up(daemon, applian
         said = msgspec.structs.replace(recent.holder, processes=ours)
         assert has_ended(recent._replace(holder=said), lease.store_time_ns)
         assert not has_ended(recent._replace(holder=said), lease.store_time_ns, is_served=True)
+
+
+@pytest.mark.parametrize("kind", ["packs", "index", "snapshots"])
+def test_what_is_of_an_unknown_version_stops_nothing_and_ends_after_a_month(kind, monkeypatch):
+    house = HostileHouse()
+    data = bytearray(house.own_object(kind))
+    data[4] = 9
+    name = house.add(kind, bytes(data))
+    quiet = NullProgress()
+    findings = check(house.whole, CheckOptions(DataSubset(), processes=1), quiet).findings
+    assert [(one.kind, one.name) for one in findings] == [(kind, name)]
+    fixed = repair(house.whole, RepairOptions(processes=1, dry_run=True), quiet)
+    assert fixed.losses == ()
+    report = vouch(house.whole, house.store, quiet)
+    assert report.set_aside.names(kind) == [name]
+    assert report.false_objects == []
+    assert house.store.doubted(kind) == {name}
+    # A later version had its time.
+    now_ns = clock.now_ns
+    monkeypatch.setattr(clock, "now_ns", lambda: now_ns() + 31 * 86400 * 10**9)
+    later = vouch(house.whole, house.store, quiet)
+    assert len(later.set_aside) == 0
+    assert [(one, its) for one, its, _ in later.false_objects] == [(kind, name)]
+    assert read_back(house.whole, house.kept.id) == HOSTILE_FILES

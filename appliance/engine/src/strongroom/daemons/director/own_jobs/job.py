@@ -31,7 +31,7 @@ from strongroom.daemons.director.repositories.access import (
 from strongroom.daemons.job_process.messages import JobEnded
 from strongroom.daemons.job_process.program import run_program
 from strongroom.daemons.job_process.retry import persist
-from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, SetAsideError
+from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, RightError, SetAsideError
 from strongroom.printable import printable
 from strongroom.repo.repository import Repository
 from strongroom.repo.set_aside import SetAside
@@ -146,8 +146,9 @@ def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> JobE
     target = _open(job.target, job.cache_folder)
     try:
         set_aside = SetAside()
+        false = _verified_first(repository, output)
         listed = repository.snapshots(SetAside())
-        present = {snapshot.id: snapshot for snapshot in listed}
+        present = {one.id: one for one in listed if one.id not in false}
         wanted = [present[name] for name in job.snapshots if name in present]
         missing, there = to_be_copied(repository, target, wanted)
         copies: list[list[str]] = []
@@ -164,6 +165,19 @@ def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> JobE
     summary = {"copies": copies, "present": len(there), "stored_bytes": stored_bytes}
     ended = JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
     return _with_set_aside(ended, set_aside)
+
+
+def _verified_first(repository: Repository, output: JobOutput) -> frozenset[str]:
+    """Verify what clients have stored since, so that no other place gets it; what is false."""
+    from strongroom.stores.capabilities import KeepsJudgements, found_false
+
+    if repository.store.capability(KeepsJudgements) is None:
+        return frozenset()
+    try:
+        _vouch(repository, output)
+    except RightError as error:
+        output.log("warning", f"what is copied was not verified before: {error}")
+    return found_false(repository.store)
 
 
 def _prune(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEnded:
