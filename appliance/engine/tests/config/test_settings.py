@@ -102,6 +102,20 @@ def test_the_director_and_its_catalog():
     assert plain.catalog is None
 
 
+def test_minimum_retention_is_on_unless_it_is_switched_off():
+    head = 'Director { Name = dir; Password = "p"; Messages = m }\n'
+    for text, seconds in (
+        ("", 7 * 86400),
+        ("Keep Last = 1", 7 * 86400),
+        ("Volume Retention = 30 days", 7 * 86400),
+        ("Volume Retention = 1 day", 86400),
+        ("Volume Retention = 1 day; Minimum Retention = 3 days", 3 * 86400),
+        ("Minimum Retention = 0", 0),
+    ):
+        found = configuration(f"{head}Pool {{ Name = p; {text} }}", is_complete=False)
+        assert found.pools["p"].minimum_retention_seconds == seconds, text
+
+
 def test_clients_and_storages():
     found = configuration()
     client = found.client("c")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SLOW = 400_000
 # Scripts of the director, which wait for a file before they say something.
 JOBS = """
-Pool {{ Name = one; Pool Type = Backup; Keep Last = 1 }}
+Pool {{ Name = one; Pool Type = Backup; Keep Last = 1; Minimum Retention = 0 }}
 Job {{ Name = scarce-web1; Job Defs = usual; Client = web1; FileSet = all-web1; Pool = one }}
 Job {{ Name = keeping; Job Defs = usual; Type = Admin; Client = web1; FileSet = all-web1
   RunScript {{ RunsWhen = Before; RunsOnClient = no

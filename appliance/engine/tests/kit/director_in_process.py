@@ -32,7 +32,7 @@ Messages {{ Name = Standard; Append = "{folder}/reports.log" = all }}
 {catalog}
 Storage {{ Name = main; Address = 192.0.2.3; Password = "x"; Device = disk; MediaType = File
   MaximumConcurrentJobs = 50; {storage} }}
-Pool {{ Name = Default; {pool} }}
+Pool {{ Name = Default; {minimum}{pool} }}
 FileSet {{ Name = Home; Include {{ File = /home }} }}
 """
 
@@ -88,6 +88,9 @@ class TestDirector:
 
     def configure(self, text: str, **settings: Any) -> None:
         self._settings |= {name: str(value) for name, value in settings.items()}
+        # Tests of rules do not wait for a week.
+        is_set = "MinimumRetention" in self._settings["pool"]
+        self._settings["minimum"] = "" if is_set else "MinimumRetention = 0; "
         configuration = self.folder / "etc" / "director.d" / "all"
         configuration.mkdir(parents=True, exist_ok=True)
         (configuration / "all.conf").write_text(MINIMAL.format(**self._settings) + text)

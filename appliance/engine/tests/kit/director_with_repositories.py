@@ -57,7 +57,7 @@ class Place(TestDirector):
         offsite = f"""
         Storage {{ Name = offsite; Address = 192.0.2.4; Password = "x"; Device = disk
           MediaType = File; {self.reached("offsite")} }}
-        Pool {{ Name = Offsite; Storage = offsite; KeepLast = 2 }}
+        Pool {{ Name = Offsite; Storage = offsite; KeepLast = 2; MinimumRetention = 0 }}
         """
         super().configure(text + offsite, storage=self.reached("main"), **settings)
 

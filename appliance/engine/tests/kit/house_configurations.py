@@ -6,7 +6,7 @@ STORAGE_TEXT = """
 Storage {{ Name = {storage}; Address = 127.0.0.1; Port = {port}
   Maintenance Socket = "{folder}/storage.sock"
   Identity Directory = "{folder}/vault"
-  Clients = "*all*"
+  Clients = "*all*"; Minimum Retention = 0
   {further} }}
 Director {{ Name = boss; Password = unused; Address = 127.0.0.1; Port = {director_port} }}
 Device {{ Name = disk; Media Type = File; Archive Device = "{folder}/repository" }}
@@ -24,7 +24,7 @@ Catalog {{ Name = main; {catalog} }}
 Storage {{ Name = vault; Address = 127.0.0.1; Port = {link}; Password = x; Device = disk
   Media Type = File; Repository = "unix:{folder}/storage.sock"
   Passphrase File = "{folder}/passphrase"; Maximum Concurrent Jobs = 20 }}
-Pool {{ Name = short; Pool Type = Backup; {pool} }}
+Pool {{ Name = short; Pool Type = Backup; Minimum Retention = 0; {pool} }}
 Profile {{ Name = everything; Command ACL = *all*; Job ACL = *all*; Client ACL = *all*
   Storage ACL = *all*; Schedule ACL = *all*; Pool ACL = *all*; FileSet ACL = *all*
   Where ACL = *all* }}

@@ -78,7 +78,9 @@ class StorageSite:
                 socket=self.socket,
                 identity=self.folder / "vault",
                 repository=self.repository,
-                further=further,
+                further=further
+                if "Minimum Retention" in further
+                else f"Minimum Retention = 0\n  {further}",
             )
         )
 

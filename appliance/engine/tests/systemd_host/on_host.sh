@@ -68,7 +68,7 @@ Catalog { Name = Main; Db Name = catalog; Db User = unused; Db Password = unused
 Storage { Name = vault; Address = 127.0.0.1; Password = unused; Device = disk; Media Type = File
   Repository = "unix:/run/strongroom-storage/storage.sock"
   Passphrase File = /var/lib/strongroom/director/passphrase }
-Pool { Name = Default; Pool Type = Backup; Keep Last = 3 }
+Pool { Name = Default; Pool Type = Backup; Keep Last = 3; Minimum Retention = 0 }
 FileSet { Name = data; Include { File = /srv/data } }
 Client { Name = host; Address = host; Password = unused }
 JobDefs { Name = usual; FileSet = data; Client = host; Storage = vault; Pool = Default; Messages = Standard }

@@ -21,7 +21,7 @@ Machine {{
   Passphrase File = "{passphrase}"
   FileSet = everything
   Run = daily at 2:00
-  Keep Daily = 14
+  Minimum Retention = 0; Keep Daily = 14
   Check Parts = 3
   {further}
 }}

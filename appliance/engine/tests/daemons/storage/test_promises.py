@@ -5,15 +5,18 @@ import threading
 
 import pytest
 
-from kit.tiny_backup import back_up, new_repository, read_back
+from kit.tiny_backup import PASSPHRASE, back_up, new_repository, read_back
 from strongroom import clock
 from strongroom.content.digests import object_name
 from strongroom.daemons.storage.accounts import JobBandwidth
 from strongroom.daemons.storage.settings import StorageLimits
 from strongroom.errors import ConnectionLostError, LeaseError, RightError, StrongroomError
+from strongroom.jobs.upkeep.forget import ForgetOptions, forget
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.client import LARGEST_ANSWER_BYTES
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
+from strongroom.progress import NullProgress
+from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
@@ -91,9 +94,6 @@ def test_maintenance_cannot_get_around_minimum_retention_by_storing_again(make_d
 def test_minimum_retention_holds_for_a_snapshot_that_came_beside_the_daemon(make_daemon):
     daemon = make_daemon(limits=StorageLimits(minimum_retention_seconds=DAY))
     new_repository(daemon.local()).close()
-    from kit.tiny_backup import PASSPHRASE
-    from strongroom.repo.repository import Repository
-
     beside = Repository.open(LocalStore(str(daemon.repository)), PASSPHRASE)
     snapshot = back_up(beside, FILES, "web1")
     beside.close()
@@ -104,6 +104,22 @@ def test_minimum_retention_holds_for_a_snapshot_that_came_beside_the_daemon(make
     os.utime(daemon.repository / "snapshots" / snapshot.id, ns=old)
     local.delete("snapshots", snapshot.id)
     assert names(local, "snapshots") == set()
+
+
+def test_what_the_daemon_keeps_stops_no_rule_from_removing_the_rest(make_daemon):
+    daemon = make_daemon(limits=StorageLimits(minimum_retention_seconds=DAY))
+    new_repository(daemon.local()).close()
+    beside = Repository.open(LocalStore(str(daemon.repository)), PASSPHRASE)
+    old, young = (back_up(beside, {b"f": b"%d" % n}, "web1") for n in range(2))
+    beside.close()
+    long_ago = (clock.now_ns() - 2 * DAY * 10**9,) * 2
+    os.utime(daemon.repository / "snapshots" / old.id, ns=long_ago)
+    repository = Repository.open(daemon.local(), PASSPHRASE)
+    options = ForgetOptions(snapshot_ids=(young.id, old.id))
+    report = forget(repository, repository.snapshots(), options, NullProgress())
+    assert names(repository.store, "snapshots") == {young.id}
+    assert (report.removed_count, len(report.refused)) == (1, 1)
+    repository.close()
 
 
 def test_a_raised_minimum_retention_holds_for_connections_that_are_open(make_daemon):

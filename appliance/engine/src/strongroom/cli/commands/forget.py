@@ -124,6 +124,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if not arguments.dry_run:
             choice.forgotten(one.id for group in report.groups for one in group.removed)
         _write_report(report, terminal)
+        if report.refused and (named or not report.removed_count):
+            raise report.refused[0]
         if arguments.prune and not arguments.dry_run:
             run_prune(repository, pruning, terminal)
     finally:

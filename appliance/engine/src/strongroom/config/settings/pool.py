@@ -38,5 +38,13 @@ class PoolSettings:
             keep=KeepRules.of(pool),
             volume_retention_seconds=pool.number("volume_retention_seconds"),
             is_retention_set=pool.is_set("volume_retention_seconds"),
-            minimum_retention_seconds=pool.number("minimum_retention_seconds"),
+            minimum_retention_seconds=_minimum(pool),
         )
+
+
+def _minimum(pool: Resource) -> int:
+    """The usual one is not longer than a Volume Retention that was written down."""
+    minimum = pool.number("minimum_retention_seconds")
+    if pool.is_set("minimum_retention_seconds") or not pool.is_set("volume_retention_seconds"):
+        return minimum
+    return min(minimum, pool.number("volume_retention_seconds"))

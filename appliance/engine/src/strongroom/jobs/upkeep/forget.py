@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.errors import UsageError
+from strongroom.errors import RightError, UsageError
 from strongroom.jobs.upkeep.retention import Candidate, RetentionRules, reasons_to_keep
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     from strongroom.progress import Progress
     from strongroom.repo.repository import Repository
@@ -75,13 +75,24 @@ class ForgetGroup:
         """Snapshots without a reason to keep them."""
         return [item.snapshot for item in self.judged if not item.reasons]
 
+    def without(self, refused: Container[str]) -> ForgetGroup:
+        """The same where the store did not remove some."""
+        judged = tuple(
+            Judged(item.snapshot, ("the storage daemon keeps it",))
+            if item.snapshot.id in refused
+            else item
+            for item in self.judged
+        )
+        return ForgetGroup(self.key, judged)
+
 
 @dataclass(frozen=True, slots=True)
 class ForgetReport:
-    """What was forgotten, or would be."""
+    """What was forgotten, or would be. refused: why the store kept some, such as young ones."""
 
     groups: tuple[ForgetGroup, ...]
     dry_run: bool
+    refused: tuple[RightError, ...] = ()
 
     @property
     def removed_count(self) -> int:
@@ -126,9 +137,16 @@ def forget(
     report = ForgetReport(groups, options.dry_run)
     if not options.dry_run:
         progress.message("forgetting snapshots")
+        refused: dict[str, RightError] = {}
         for group in groups:
             for snapshot in group.removed:
-                repository.store.delete("snapshots", snapshot.id)
+                try:
+                    repository.store.delete("snapshots", snapshot.id)
+                except RightError as error:
+                    # A storage daemon has its own Minimum Retention; the others go all the same.
+                    refused[snapshot.id] = error
+        kept = tuple(group.without(refused.keys()) for group in groups)
+        report = ForgetReport(kept, options.dry_run, tuple(refused.values()))
         if report.removed_count:
             repository.store.sync()
     return report

@@ -221,6 +221,12 @@ def remove_snapshots(
         if snapshots:
             report = forget(repository, snapshots, options, NullProgress())
             gone += [snapshot.id for group in report.groups for snapshot in group.removed]
+            if report.refused:
+                _log.warning(
+                    "the storage daemon keeps %d snapshots: %s",
+                    len(report.refused),
+                    report.refused[0],
+                )
     finally:
         repository.close()
     if gone:
