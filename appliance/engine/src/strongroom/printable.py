@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 if TYPE_CHECKING:
@@ -89,6 +90,13 @@ def guard_standard_streams() -> None:
     """Make standard output and standard error of this process ShownStreams."""
     sys.stdout = cast("TextIO", shown_stream(sys.stdout))  # noqa: TID251
     sys.stderr = cast("TextIO", shown_stream(sys.stderr))  # noqa: TID251
+
+
+def flush_standard_streams() -> None:
+    """Before a fork, so that no child writes the same again. Who writes next reports errors."""
+    for stream in (sys.stdout, sys.stderr):  # noqa: TID251
+        with suppress(OSError):
+            stream.flush()
 
 
 def _with_tabs(line: str) -> str:

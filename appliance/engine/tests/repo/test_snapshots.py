@@ -46,7 +46,9 @@ snapshots = st.builds(
     tags=st.lists(st.text(max_size=9), max_size=3).map(tuple),
     paths=st.lists(st.binary(max_size=30), max_size=3).map(tuple),
     start_ns=st.integers(-(2**63), 2**63 - 1),
-    totals=st.builds(Totals, files=st.integers(0, 2**63), content_bytes=st.integers(0, 2**63)),
+    totals=st.builds(
+        Totals, files=st.integers(0, 2**63 - 1), content_bytes=st.integers(0, 2**63 - 1)
+    ),
     error_count=st.integers(0, 2**40),
     options=st.dictionaries(st.text(max_size=9), st.text(max_size=9), max_size=3),
     pages=st.lists(

@@ -108,6 +108,10 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 }
 COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()}
 
+# What these do is not their output.
+_WORK = frozenset(
+    ("backup", "check", "copy", "forget", "prune", "repair", "restore", "schedule", "verify")
+)
 _VALUE_OPTIONS = frozenset(
     (
         "-r",
@@ -243,6 +247,7 @@ def _run(words: Sequence[str], terminal: Terminal) -> int:
     terminal.as_json = arguments.json
     # For connections to the director, which most commands open by their arguments.
     arguments.warn = terminal.warn
+    terminal.outlives_output = name in _WORK
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _cancel)
     exit_code: int = arguments.run(arguments, terminal)
@@ -265,7 +270,24 @@ def _answer_without_command(name: str | None, rest: Sequence[str], terminal: Ter
     return EXIT_DONE
 
 
+def _hold_standard_files() -> None:
+    """Take the numbers of standard files that are closed: else a repository's file gets one.
+
+    Output then fails to be written, as it should.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY)
+    if sys.stdout is None:  # noqa: TID251
+        sys.stdout = open(1, "w", closefd=False)  # noqa: TID251, SIM115
+    if sys.stderr is None:  # noqa: TID251
+        sys.stderr = open(2, "w", closefd=False)  # noqa: TID251, SIM115
+
+
 def _set_up_process() -> None:
+    _hold_standard_files()
     # numpy would start an unused thread for every core.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):  # noqa: TID251 - before they are guarded

@@ -20,7 +20,7 @@ import threading
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Final, TextIO
 
-from strongroom.errors import OutputClosedError
+from strongroom.errors import OperatingSystemError, OutputClosedError
 from strongroom.printable import (
     ShownStream,
     printable,
@@ -42,6 +42,7 @@ _STYLES: Final = {
 }
 _PLAIN: Final = "\x1b[0m"
 _INDENT: Final = "    "
+_CLOSED: Final = "nobody reads the output any more"
 
 
 def abandon(stream: TextIO | ShownStream) -> None:
@@ -89,6 +90,8 @@ class Terminal:
         self.messages = shown_stream(sys.stderr if messages is None else messages)  # noqa: TID251
         self._lock = threading.RLock()
         self._live_width = 0
+        # Whether the command's work goes on when its output can no longer be written.
+        self.outlives_output = False
         self._encode = json.JSONEncoder(
             ensure_ascii=False, separators=(",", ":"), default=_json_form
         ).encode
@@ -141,7 +144,10 @@ class Terminal:
             yield output
             output.flush()
         except BrokenPipeError as error:
-            raise OutputClosedError("nobody reads the output any more") from error
+            raise OutputClosedError(_CLOSED) from error
+        except OSError as error:
+            abandon(self.output)
+            raise OperatingSystemError(f"standard output: {error.strerror}") from error
 
     def styled(self, pieces: Iterable[tuple[str, str]]) -> None:
         """Write pieces of text, each with its style of _STYLES, whatever the options.
@@ -201,12 +207,12 @@ class Terminal:
                 self._live_width = 0
 
     def flush(self) -> None:
-        """Flush the output; raises OutputClosedError when its reader has closed it."""
+        """Flush the output; raises what `_lost_output` does."""
         with self._lock:
             try:
                 self.output.flush()
-            except BrokenPipeError as error:
-                raise OutputClosedError("nobody reads the output any more") from error
+            except OSError as error:
+                self._lost_output(error)
 
     def _write_output(self, text: str) -> None:
         with self._lock:
@@ -216,8 +222,21 @@ class Terminal:
     def _write_to_output(self, shown: str) -> None:
         try:
             self.output.write_controls(shown)
-        except BrokenPipeError as error:
-            raise OutputClosedError("nobody reads the output any more") from error
+        except OSError as error:
+            self._lost_output(error)
+
+    def _lost_output(self, error: OSError) -> None:
+        """Standard output cannot be written: say so once, or end the command.
+
+        Raises OutputClosedError when its reader has closed it, OperatingSystemError, unless the
+        work is to go on.
+        """
+        abandon(self.output)
+        if not self.outlives_output:
+            if isinstance(error, BrokenPipeError):
+                raise OutputClosedError(_CLOSED) from error
+            raise OperatingSystemError(f"standard output: {error.strerror}") from error
+        self.warn(f"standard output cannot be written ({error.strerror}); the work goes on")
 
     def _write_message(self, text: str, *, controls: bool = False) -> None:
         try:
@@ -226,6 +245,9 @@ class Terminal:
             else:
                 self.messages.write(text)
             self.messages.flush()
-        except BrokenPipeError:
+        except OSError as error:
             # The work is worth finishing even if nobody reads our messages.
             abandon(self.messages)
+            text = f"standard error cannot be written ({error.strerror}); the work goes on"
+            self.emit({"type": "warning", "message": text})
+            self.line(f"strongroom: warning: {text}")

@@ -12,12 +12,12 @@ import gc
 import mmap
 import os
 import signal
-import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from strongroom.jobs.backup.tree_count import TreeCount
+from strongroom.printable import flush_standard_streams
 
 if TYPE_CHECKING:
     from strongroom.filesets.exclusions import Selection
@@ -44,8 +44,7 @@ class CountAhead:
         self._words = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
         self._count = TreeCount(paths, selection, devices)
         parent = os.getpid()
-        sys.stdout.flush()  # noqa: TID251 - nothing is written
-        sys.stderr.flush()  # noqa: TID251
+        flush_standard_streams()
         self._pid = os.fork()
         if not self._pid:
             self._be_child(parent)

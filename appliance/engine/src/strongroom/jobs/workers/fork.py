@@ -12,7 +12,6 @@ import ctypes
 import gc
 import os
 import signal
-import sys
 import time
 import traceback
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
@@ -21,6 +20,7 @@ from strongroom import clock
 from strongroom.errors import StrongroomError
 from strongroom.jobs.workers.channel import ChannelClosedError, WorkerChannel
 from strongroom.jobs.workers.messages import failure
+from strongroom.printable import flush_standard_streams
 
 if TYPE_CHECKING:
     import socket
@@ -51,8 +51,7 @@ def fork_worker(
     child must not keep open.
     """
     parent = os.getpid()
-    sys.stdout.flush()  # noqa: TID251 - nothing is written
-    sys.stderr.flush()  # noqa: TID251
+    flush_standard_streams()
     pid = os.fork()
     if pid:
         channel_end.close()
