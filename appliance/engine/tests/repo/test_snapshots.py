@@ -20,6 +20,7 @@ from strongroom.errors import (
     UsageError,
 )
 from strongroom.repo.keys.roles import new_restore_key
+from strongroom.repo.left_out import LeftOut, decode_left_out, encode_left_out
 from strongroom.repo.snapshots import (
     PageReference,
     Snapshot,
@@ -257,3 +258,32 @@ def test_none_or_several_are_an_error(wanted):
     some = [] if wanted == "latest" else [made(1), made(1, id="1" + "0" * 63)]
     with pytest.raises(SnapshotNotFoundError):
         find_snapshot(some, wanted)
+
+
+places = st.dictionaries(
+    st.binary(max_size=20), st.dictionaries(st.binary(max_size=20), st.integers(1, 7)), max_size=4
+)
+
+
+@given(st.binary(max_size=100), places)
+@settings(deadline=None)
+def test_what_was_left_out_is_read_by_those_who_may_read_names(rules, places):
+    left_out = LeftOut(rules, places)
+    snapshot = msgspec.structs.replace(EXAMPLE, left_out=left_out)
+    data = encode_snapshot(PUT, snapshot, AES_256_GCM)
+    read = decode_snapshot(KEY, object_name(data), data, pages=True)
+    assert (read.left_out, read.pages) == (left_out, EXAMPLE.pages)
+    by_put_key = decode_snapshot(PUT, object_name(data), data)
+    assert by_put_key.left_out is None
+    unread = sum(reason == 4 for names in places.values() for reason in names.values())
+    assert len(by_put_key.unread_marks) == unread
+
+
+def test_a_snapshot_without_the_record_or_with_another_version_of_it_does_not_know():
+    data = encode_snapshot(PUT, EXAMPLE, AES_256_GCM)
+    assert decode_snapshot(KEY, object_name(data), data, pages=True).left_out is None
+    record = encode_left_out(LeftOut(b"rules"))
+    assert decode_left_out(record, "it") == LeftOut(b"rules")
+    assert decode_left_out(b"\2" + record[1:], "it") is None
+    with pytest.raises(DamageError):
+        decode_left_out(record[:-1], "it")

@@ -22,7 +22,7 @@ SPECIAL: Final = 5  # a socket
 VANISHED: Final = 6  # it was gone before it was read, or could not be examined
 MANY: Final = 7  # a folder in which more was left out than is recorded
 
-MOST_NAMES_OF_A_DIRECTORY: Final = 1000
+MOST_NAMES_OF_A_DIRECTORY: Final = 10_000
 MOST_BYTES: Final = 8 << 20
 _PLACE_BYTES: Final = 32
 _COUNTED: Final = (EXCLUDED, SPECIAL, VANISHED)

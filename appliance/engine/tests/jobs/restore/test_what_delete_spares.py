@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kit.command import Command
 from kit.hand_backup import back_up
 from kit.observed_restore import run_restore
 from strongroom.jobs.restore.options import EntryKind
@@ -19,8 +20,6 @@ from strongroom.jobs.restore.scope import Spared
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from kit.command import Command
 
 CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n"
 
@@ -139,6 +138,20 @@ def test_the_repository_and_its_cache_are_never_deleted(command: Command, tree: 
     command.run("backup", str(tree), key_file=command.put_key)
 
 
+@pytest.mark.parametrize("what", ["latest", "latest:{tree}", "latest:{tree}/hollow"])
+def test_a_folder_that_is_empty_in_the_snapshot_is_emptied(
+    command: Command, tree: Path, what: str
+) -> None:
+    (tree / "hollow").mkdir()
+    command.run("backup", str(tree / "hollow"), key_file=command.put_key)
+    (tree / "beside").touch()
+    (tree / "hollow" / "extra").touch()
+    seen = restored(command, what.format(tree=tree), "--verify")
+    assert seen["actions"]["deleted"] == 1
+    assert os.listdir(tree / "hollow") == []
+    assert (tree / "beside").exists()
+
+
 def test_one_file_deletes_nothing_beside_it(command: Command, tree: Path) -> None:
     (tree / "file").write_text("then")
     (tree / "beside").touch()
@@ -197,6 +210,22 @@ def test_a_fileset_of_a_job_spares_what_it_leaves_out(command: Command, tree: Pa
     assert not (tree / "sub" / "extra").exists()
     assert not seen["differences"]
     assert set(seen["not_deleted"]) == {"excluded"}
+
+
+def test_a_copy_of_a_snapshot_spares_the_same(command: Command, tree: Path) -> None:
+    (tree / "one.iso").touch()
+    command.run("backup", str(tree), "--exclude", "*.iso", key_file=command.put_key)
+    (tree.parent / "second").mkdir()
+    second = Command(tree.parent / "second")
+    second.make_repository()
+    second.run(
+        "copy", "--from-repo", str(command.repository), "--from-key-file",
+        str(command.restore_key), key_file=second.restore_key,
+    )  # fmt: skip
+    (tree / "extra").touch()
+    seen = restored(second, f"latest:{tree}")
+    assert os.listdir(tree) == ["one.iso"]
+    assert seen["not_deleted"] == {"excluded": 1}
 
 
 def test_a_snapshot_without_the_record_deletes_nothing_and_says_so(

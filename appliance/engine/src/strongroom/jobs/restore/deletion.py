@@ -61,13 +61,13 @@ class Deletions:
 
     def end(self, level: Level) -> None:
         """Remove the rest: names after the last row, and what is in directories without rows."""
-        if level.present is None:
-            return
-        self._remove(level.place, level.present[level.position :], is_wanted=level.is_wanted)
-        level.present = None
+        if level.present is not None:
+            self._remove(level.place, level.present[level.position :], is_wanted=level.is_wanted)
+            level.present = None
         for name in level.existing - level.visited:
             place = join_path(level.place, name)
-            self._remove(place, self._names(place), is_wanted=level.is_wanted)
+            if self._backed_up(place):
+                self._remove(place, self._names(place), is_wanted=level.is_wanted)
 
     def _names(self, place: bytes) -> list[bytes]:
         try:

@@ -139,6 +139,11 @@ class RestoreStream:
         if is_unread and not is_told_later:
             self._restorer.tally.place = b""
             self._restorer.tally.problem(EntryKind.UNREAD, b"", NOT_LISTED)
+        if self._deletions is not None:
+            # It may have no rows, and so no level of its own later.
+            level, _ = self._directories.descend(self._place_of(path))
+            if level is not None:
+                self._deletions.begin(level)
         for rows in self._rows():
             self._take(rows)
         for level in self._directories.leave_all():

@@ -236,6 +236,8 @@ class _Verification:
             if not (is_root and self._options.after_restore):
                 windows.add(place, one, set(), 0, is_new=False)
             self._lead_to(self._place_of(path))
+            # It may have no rows, but extra entries.
+            self._descend(self._place_of(path))
             return listing.rows(path)
         # What is beside a file was not asked about.
         self._finds_extra = False

@@ -339,6 +339,8 @@ class FilesScreen(Screen[None]):
             label = Text(f"{name} -> {printable(one.target)}", style="italic")
         else:
             label = Text(name)
+        if one.state:
+            label.append(f" ({one.state} when it was backed up)", style="not bold")
         return [
             Text(_SIGNS[self.marks.state(one.path)]),
             label,

@@ -45,7 +45,10 @@ class ShownSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """An entry of a directory; `path` is absolute, `mode` has the bits of the type as well."""
+    """An entry of a directory; `path` is absolute, `mode` has the bits of the type as well.
+
+    state: `unreadable`, `changed` or "".
+    """
 
     path: bytes
     kind: str
@@ -53,6 +56,7 @@ class ShownFile:
     size_bytes: int
     modified_ns: int
     target: bytes
+    state: str = ""
 
     @property
     def name(self) -> bytes:
@@ -152,6 +156,7 @@ def _file(said: Mapping[str, Any]) -> ShownFile:
         size_bytes=said["size_bytes"],
         modified_ns=moment_ns(said["modified"]),
         target=plain_path(said["target"]) if said["target"] else b"",
+        state=said.get("state", ""),
     )
 
 
