@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from strongroom.content.ciphers import CIPHER_NAMES
+from strongroom.decoding import reading
 from strongroom.errors import DamageError, UnknownFormatError, WrongKeyError
 from strongroom.repo.keys.derivation import is_signed
 from strongroom.repo.keys.roles import ApplianceKey, PutKey, TicketKey, restore_key
@@ -66,7 +67,7 @@ def encode_config(config: Config, key: ApplianceKey) -> bytes:
 def decode_config(data: bytes) -> StoredConfig:
     """The configuration, which nobody has verified yet; UnknownFormatError, DamageError."""
     line, _, rest = data.partition(b"\n")
-    try:
+    with reading("the repository's configuration"):
         version = msgspec.json.decode(line, type=dict[str, object]).get("strongroom")
         if isinstance(version, int) and version > VERSION:
             raise UnknownFormatError(
@@ -78,11 +79,6 @@ def decode_config(data: bytes) -> StoredConfig:
             raise UnknownFormatError(
                 f"the repository's encryption {config.encryption} is unknown; update strongroom"
             )
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DamageError(
-            f"the repository's configuration is damaged ({error}): restore the file config "
-            "from a copy"
-        ) from error
     # All of it counts, the line end too: a missing part means damage.
     try:
         signature = bytes.fromhex(rest[:-1].decode("ascii"))

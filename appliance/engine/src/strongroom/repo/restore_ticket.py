@@ -28,6 +28,7 @@ import numpy as np
 from blake3 import blake3
 
 from strongroom.content.digests import CHUNK_ID_SIZE
+from strongroom.decoding import decode
 from strongroom.errors import (
     DamageError,
     ObjectMissingError,
@@ -350,10 +351,7 @@ def _decode(put_key: PutKey, data: bytes) -> _Ticket:
     packed = data[_HEAD.size :]
     if digest != _digest(put_key, size, packed) or size > _RAW_SIZE_LIMIT:
         raise DamageError("the restore ticket is damaged or of another repository; ask for one")
-    try:
-        ticket = msgspec.msgpack.decode(decompress(ZSTD, packed, size), type=_Ticket)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DamageError(f"the restore ticket holds something else ({error})") from error
+    ticket = decode(decompress(ZSTD, packed, size), _Ticket, "the restore ticket")
     if len(ticket.packs) % PACK_ENTRY_SIZE:
         raise DamageError("the restore ticket is cut off; ask for a new one")
     return ticket

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 from blake3 import blake3
 
-from strongroom.errors import DamageError
+from strongroom.decoding import reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -224,10 +224,8 @@ def encode_rows(rows: Rows) -> bytes:
 
 def decode_rows(data: Buffer) -> Rows:
     """What `encode_rows` encoded. Raises DamageError when the bytes are invalid."""
-    try:
+    with reading("what a worker process sent"):
         return _of_wire(_decoder.decode(data))
-    except msgspec.DecodeError as error:
-        raise _undecodable(error) from error
 
 
 def encode_groups(groups: Iterable[Rows]) -> bytes:
@@ -237,10 +235,8 @@ def encode_groups(groups: Iterable[Rows]) -> bytes:
 
 def decode_groups(data: Buffer) -> list[Rows]:
     """What `encode_groups` encoded. Raises DamageError when the bytes are invalid."""
-    try:
+    with reading("what a worker process sent"):
         return list(map(_of_wire, _decoder_of_many.decode(data)))
-    except msgspec.DecodeError as error:
-        raise _undecodable(error) from error
 
 
 def _wire(rows: Rows) -> _Wire:
@@ -271,10 +267,6 @@ def _of_wire(wire: _Wire) -> Rows:
         directory, names, row_count, stats, array("I", counts), targets, xattrs, flags, states,
         extents, part_blocks, array("H", slots), signatures, signature_name,
     )  # fmt: skip
-
-
-def _undecodable(error: msgspec.DecodeError) -> DamageError:
-    return DamageError(f"rows from a worker process do not decode: {error}")
 
 
 def zero_array(typecode: str, count: int) -> array[int]:

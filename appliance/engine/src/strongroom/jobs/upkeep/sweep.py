@@ -25,7 +25,7 @@ import numpy as np
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
-from strongroom.content.digests import BLOCK_ID_SIZE
+from strongroom.content.digests import BLOCK_ID_SIZE, is_object_name
 from strongroom.errors import LeaseError
 from strongroom.jobs.upkeep.holdups import Holdup
 from strongroom.jobs.upkeep.index_rewrite import rewrite_index
@@ -244,7 +244,7 @@ def _sweep(
 
 def doubted_packs(store: Store) -> frozenset[bytes]:
     """Packs whose content may not match their claims."""
-    return frozenset(bytes.fromhex(name) for name in store.doubted("packs"))
+    return frozenset(map(bytes.fromhex, filter(is_object_name, store.doubted("packs"))))
 
 
 class _Cover:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from strongroom.decoding import decode
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.peer import malformed
 
@@ -109,9 +110,8 @@ def parse_list(pem: bytes, roots: Sequence[Certificate]) -> RevocationList:
         if not pem.startswith(_BEGIN) or not pem.endswith(_END):
             raise PeerRefusedError("it does not begin and end as one")
         text = pem[len(_BEGIN) : -len(_END)].replace(b"\n", b"")
-        body, signature = msgspec.msgpack.decode(
-            base64.b64decode(text, validate=True), type=tuple[bytes, bytes]
-        )
+        raw = base64.b64decode(text, validate=True)
+        body, signature = decode(raw, tuple[bytes, bytes], "its text", PeerRefusedError)
         for root in roots:
             key = root.public_key()
             with contextlib.suppress(InvalidSignature, *malformed()):
@@ -120,8 +120,8 @@ def parse_list(pem: bytes, roots: Sequence[Certificate]) -> RevocationList:
                     break
         else:
             raise PeerRefusedError("it is not signed by our authority")
-        found = msgspec.msgpack.decode(body, type=_Body)
-    except (PeerRefusedError, msgspec.MsgspecError, binascii.Error, UnicodeDecodeError) as error:
+        found = decode(body, _Body, "its text", PeerRefusedError)
+    except (PeerRefusedError, binascii.Error) as error:
         raise PeerRefusedError(f"this is no list of revoked certificates: {error}") from error
     if found.version != _VERSION:
         raise PeerRefusedError("the list of revoked certificates is of a later version: upgrade")

@@ -20,6 +20,7 @@ import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS
+from strongroom.decoding import decode
 from strongroom.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.identity import verify_signature
 from strongroom.net.identities.peer import parse_certificate
@@ -131,10 +132,7 @@ def verify_statement(
     signed = _signed_bytes(certificate, encoded)
     if not verify_signature(parse_certificate(certificate), signature, signed):
         raise PeerRefusedError(f"the statement shown was not signed by {peer}")
-    try:
-        body = msgspec.msgpack.decode(encoded, type=Body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise PeerRefusedError(f"a statement of {peer} is invalid: {error}") from error
+    body = decode(encoded, Body, f"a statement of {peer}", PeerRefusedError)
     if body.version != _VERSION or body.purpose != purpose:
         raise PeerRefusedError(f"a statement of {peer} is for {body.purpose!r}, not {purpose!r}")
     _check_moment(body, peer)

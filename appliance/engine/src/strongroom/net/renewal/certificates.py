@@ -15,6 +15,7 @@ import msgspec
 
 from strongroom import clock
 from strongroom.clock import SECOND_NS, utc_text
+from strongroom.decoding import reading
 from strongroom.errors import DirectorError, PeerRefusedError
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.control.own_requests import OWN_HEADERS
@@ -177,10 +178,8 @@ def ask(
         connection.close()
     if response.status >= 300:
         raise PeerRefusedError(f"the director refuses: {_said(data, response.status)}")
-    try:
+    with reading("the director's answer", DirectorError):
         return msgspec.json.decode(data, type=answer)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DirectorError(f"the director's answer is invalid: {error}") from error
 
 
 def _ask_as(
@@ -208,5 +207,5 @@ def _said(data: bytes, status: int) -> str:
     try:
         said: Any = msgspec.json.decode(data)
         return printable(str(said["message"]))
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
         return f"HTTP status {status}"

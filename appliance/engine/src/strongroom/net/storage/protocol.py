@@ -28,10 +28,12 @@ HELLO   Hello           -> Welcome       the identity was established by the cha
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from strongroom import decoding
+from strongroom.content.digests import is_object_name
 from strongroom.errors import ProtocolError
 from strongroom.stores.store import Kind, ObjectInfo
 
@@ -175,7 +177,15 @@ class RequestFailure(Header, frozen=True):
     message: str
 
 
+# A daemon may say anything: numbers are those of files, names are checked where they are used.
+_Name = Annotated[str, msgspec.Meta(max_length=255)]
 _Value = TypeVar("_Value")
+
+
+class _InfoRow(NamedTuple):
+    name: _Name
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+    modified_ns: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 def encode(header: object) -> bytes:
@@ -185,13 +195,20 @@ def encode(header: object) -> bytes:
 
 def decode(data: bytes | memoryview, wanted: type[_Value]) -> _Value:
     """The header of a frame of a type. Raises ProtocolError."""
-    try:
-        return msgspec.msgpack.decode(data, type=wanted)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ProtocolError(f"the header of a frame does not fit its type: {error}") from error
+    return decoding.decode(data, wanted, "the header of a frame", ProtocolError)
 
 
 def decode_infos(data: bytes | memoryview) -> list[ObjectInfo]:
     """Listed objects. Raises ProtocolError."""
-    rows: list[Any] = decode(data, list[tuple[str, int, int]])
-    return [ObjectInfo(*row) for row in rows]
+    return [ObjectInfo(*row) for row in decode(data, list[_InfoRow])]
+
+
+def decode_info(data: bytes | memoryview) -> ObjectInfo:
+    """One object. Raises ProtocolError."""
+    return ObjectInfo(*decode(data, _InfoRow))
+
+
+def decode_names(kind: Kind, data: bytes | memoryview) -> list[str]:
+    """Names of objects, without those that no object of a kind has. Raises ProtocolError."""
+    names: list[str] = decode(data, list[_Name])
+    return list(filter(is_object_name, names)) if kind in DIGESTED_KINDS else names

@@ -30,7 +30,9 @@ from strongroom.net.storage.protocol import (
     StorageHello,
     Vouching,
     decode,
+    decode_info,
     decode_infos,
+    decode_names,
 )
 from strongroom.net.storage.read_ahead import ReadAhead
 from strongroom.net.storage.series import RequestSeries
@@ -43,7 +45,6 @@ from strongroom.net.storage.speculative_requests import (
 )
 from strongroom.net.storage.writer import RemoteWriter
 from strongroom.stores.capabilities import own_capability
-from strongroom.stores.store import ObjectInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 
     from strongroom.net.channels.channel import Channel, Security
     from strongroom.net.storage.client import StorageAnswer
-    from strongroom.stores.store import Kind
+    from strongroom.stores.store import Kind, ObjectInfo
 
 _Capability = TypeVar("_Capability")
 
@@ -154,7 +155,7 @@ class RemoteStore:
     def info(self, kind: Kind, name: str) -> ObjectInfo:
         """Size of an object in bytes, and its time by the daemon's clock."""
         answer = self._requests_ahead.ask(self.client(), FrameType.INFO, ObjectName(kind, name))
-        return ObjectInfo(*decode(answer.header, tuple[str, int, int]))
+        return decode_info(answer.header)
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """Every object of a kind that is visible to us, complete before the first is returned."""
@@ -190,14 +191,14 @@ class RemoteStore:
             # An agent sees only what it stored itself and what was verified.
             return frozenset()
         answer = self.client().ask(FrameType.DOUBTED, kind)
-        return frozenset(name for part in answer.parts for name in decode(part, list[str]))
+        return frozenset(name for part in answer.parts for name in decode_names(kind, part))
 
     def false(self, kind: Kind) -> frozenset[str]:
         """Objects of a kind that were found false, for roles that see them."""
         if self.role not in ("director", "local"):
             return frozenset()
         answer = self.client().ask(FrameType.FALSE, kind)
-        return frozenset(name for part in answer.parts for name in decode(part, list[str]))
+        return frozenset(name for part in answer.parts for name in decode_names(kind, part))
 
     def owners(self, kind: Kind) -> dict[str, set[str]]:
         """Who has stored each object of a kind, "" for the appliance; only an appliance may ask."""

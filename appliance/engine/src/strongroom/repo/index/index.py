@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strongroom.content.digests import BLOCK_ID_SIZE
+from strongroom.content.digests import BLOCK_ID_SIZE, is_object_name
 from strongroom.errors import (
     DamageError,
     KeyRightError,
@@ -137,7 +137,7 @@ class Index(BlockRows):
         claims = ((footer.pack_id, footer.owner) for footer in footers)
         if contested := contested_owners(store, claims):
             footers = [one for one in footers if contested.get(one.pack_id, one.owner) == one.owner]
-        doubted_packs = {bytes.fromhex(name) for name in store.doubted("packs")}
+        doubted_packs = set(map(bytes.fromhex, filter(is_object_name, store.doubted("packs"))))
         index = cls.of(footers, marked, doubted_packs, chunks=chunks)
         # Only what an object of the same owner replaces: the next prune deletes these.
         index.superseded_names = tuple(

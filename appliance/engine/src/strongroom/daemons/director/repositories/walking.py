@@ -24,6 +24,7 @@ from strongroom.errors import (
     ObjectMissingError,
     UnknownFormatError,
 )
+from strongroom.jobs.upkeep.time_shares import TimeShares
 from strongroom.process_memory import forbid_inspection
 
 if TYPE_CHECKING:
@@ -142,8 +143,14 @@ def _walk_all(repository: Repository, ids: Sequence[str]) -> dict[str, str]:
     owner = owners.pop() if len(owners) == 1 else None
     index = Index.load(repository.store, repository.key, owner, marks=False)
     walker = Walker(repository, index, _sound_pages())
+    shares = TimeShares()
     for snapshot in whole:
-        found[snapshot.id] = walker.walk(snapshot)
+        try:
+            with shares.spending(snapshot.owner):
+                found[snapshot.id] = walker.walk(snapshot, shares.require)
+        except UnknownFormatError as error:
+            # It takes too much memory or time.
+            found[snapshot.id] = str(error)
     return found
 
 
