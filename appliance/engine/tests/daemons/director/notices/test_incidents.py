@@ -537,3 +537,26 @@ async def test_two_agents_with_one_identity_are_told_until_it_is_decided(directo
     assert (await director.run(waits.id)).state == "running"
     await told.look()
     assert told.events() == [("two-agents", "open"), ("two-agents", "resolved")]
+
+
+@in_loop
+async def test_a_client_that_is_offline_for_days_is_told_once(director, told):
+    told.configure()
+    await director.open()
+    agent = await director.agent("web1")
+    for _ in range(9):
+        await told.look(3600)
+    (run,) = await director.runs(states=("running",))
+    await director.backed_up(agent, run.id, 1)
+    await agent.disconnect()
+    for _ in range(5 * 8):
+        await told.look(3 * 3600)
+    assert len(await director.runs(states=("cancelled",))) == 4
+    # As long as it is offline nothing is said to be over.
+    assert told.events() == [("job-missing", "open")]
+    await agent.connect()
+    await director.settle()
+    (run,) = await director.runs(states=("running",))
+    await director.backed_up(agent, run.id, 2)
+    await told.look()
+    assert told.events()[-1][1] == "resolved"

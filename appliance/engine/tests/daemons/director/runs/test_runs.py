@@ -393,6 +393,18 @@ async def test_runs_of_a_client_that_was_removed_end(director):
 
 
 @in_loop
+async def test_waiting_runs_of_a_job_that_was_removed_end(director):
+    director.configure(client("web1") + job("a") + job("b"))
+    await director.open()
+    run = await director.start("a")
+    director.configure(client("web1") + job("b"))
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
+    await director.go()
+    ended = await director.run(run.id)
+    assert (ended.state, ended.reason) == ("cancelled", "job a was removed")
+
+
+@in_loop
 async def test_a_cancelled_run_is_not_tried_again(director):
     director.configure(client("web1") + job("nightly", more="RescheduleOnError = yes"))
     await director.open()

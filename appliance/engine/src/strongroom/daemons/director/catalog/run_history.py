@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 KINDS: Final = ("backup", "verify", "copy", "admin")
 # A run that somebody cancelled says nothing about its job.
 _BY_SOMEBODY: Final = "cancelled by %"
+# Nobody cancelled it: it could not start before its deadline, or before the next one was due.
+_BY_ITSELF: Final = ("time-limit", "replaced")
 _RECENT_RUNS: Final = 20
 
 
@@ -65,7 +67,7 @@ def job_histories(
     ended = [
         *of_kinds,
         RUNS.c.state.in_(("done", "incomplete", "failed", "cancelled")),
-        not_(and_(RUNS.c.state == "cancelled", RUNS.c.error_id != "time-limit")),
+        not_(and_(RUNS.c.state == "cancelled", RUNS.c.error_id.not_in(_BY_ITSELF))),
         not_(RUNS.c.reason.like(_BY_SOMEBODY)),
     ]
     good = [*of_kinds, RUNS.c.state.in_(("done", "incomplete"))]

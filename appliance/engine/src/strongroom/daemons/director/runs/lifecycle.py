@@ -412,11 +412,15 @@ class Runs:
         await self.dispatch()
 
     def _orphaned(self, active: ActiveRun) -> Ending | None:
-        """How a run ends whose client the configuration no longer has: it would wait for ever."""
-        client = active.record.client
-        if not active.is_remote or client in self._context.configuration.clients:
-            return None
-        return Ending("cancelled", f"client {client} was removed")
+        """How a run ends whose client or job was removed: it would wait for ever."""
+        record, configuration = active.record, self._context.configuration
+        if active.is_remote and record.client not in configuration.clients:
+            return Ending("cancelled", f"client {record.client} was removed")
+        # A restore needs no job, and what runs is not disturbed.
+        is_waiting = not active.is_running and record.kind != "restore"
+        if is_waiting and record.job not in configuration.jobs:
+            return Ending("cancelled", f"job {record.job} was removed")
+        return None
 
     def next_moment(self) -> float | None:
         """When `tick` is needed next at the latest, by clock.elapsed_seconds."""

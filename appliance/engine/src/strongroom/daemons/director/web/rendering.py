@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from strongroom import __version__, clock
 from strongroom.config.values.notice_events import CONDITIONS
-from strongroom.daemons.director.schedule.due_times import time_zone
+from strongroom.daemons.director.schedule.due_times import time_zone, zone_text
 from strongroom.daemons.director.web import wording
 from strongroom.daemons.director.web.static_files import address_of_file
 from strongroom.errors import UsageError
@@ -111,7 +111,7 @@ def page(
         reader=asked.caller,
         may=asked.rights.permits_command,
         director=asked.director.context.name,
-        zone=asked.director.configuration.director.time_zone,
+        zone=zone_text(zone),
         moment=lambda time_ns: wording.moment(time_ns, zone),
         zone_offset_seconds=wording.offset_seconds(zone),
     )  # fmt: skip
