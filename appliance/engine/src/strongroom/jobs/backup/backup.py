@@ -33,6 +33,8 @@ from strongroom.repo.left_out import LeftOut
 from strongroom.repo.newest_known import NewestKnown
 from strongroom.repo.packs import KIND_LISTING, PACK_SIZE_BYTES
 from strongroom.repo.snapshots import Snapshot, Totals, witness_of
+from strongroom.rows.left_out import NOT_ENTERED
+from strongroom.rows.views import split_path
 from strongroom.sources.named_paths import NamedPaths, look_at
 
 if TYPE_CHECKING:
@@ -267,6 +269,7 @@ class _Backup:
                     shown = ", ".join(f"/{printable(path)}" for path in paths[:3])
                     raise SourceError(f"there is nothing to back up in {shown or 'no path'}")
                 self._write_index()
+                self._warn_of_own_repository(coordinator)
                 left_out = None
                 if recorded == paths:
                     left_out = self._left_out(coordinator, shards.recorded_rules)
@@ -322,6 +325,15 @@ class _Backup:
             warnings=tuple(self._warnings),
             named=begin.and_later(look_at(named)),
         )
+
+    def _warn_of_own_repository(self, coordinator: Coordinator) -> None:
+        place = os.path.realpath(os.fsencode(self._repository.store.location)).strip(b"/")
+        above, name = split_path(place)
+        if (coordinator.left_out.places() or {}).get(above, {}).get(name) == NOT_ENTERED:
+            self._warnings.append(
+                f"/{printable(place)} is the repository itself, which is left out: it would grow "
+                "while it is backed up. To keep a second copy use strongroom copy"
+            )
 
     def _choose_parent(self, paths: tuple[bytes, ...]) -> Snapshot | None:
         is_full = self._options.level == "full"

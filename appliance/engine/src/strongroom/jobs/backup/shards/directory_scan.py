@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 from strongroom.jobs.backup.scanned_rows import ROOT_NAME
 from strongroom.jobs.backup.shards.directory_work import DirectoryWork, problem
 from strongroom.jobs.backup.shards.examined import left_out, taken
-from strongroom.jobs.backup.shards.found_rows import FoundRows, directories_of, without
+from strongroom.jobs.backup.shards.found_rows import (
+    FoundRows,
+    directories_of,
+    names_of_inode,
+    without,
+)
 from strongroom.jobs.backup.shards.messages import (
     ContentIsRead,
     DirectorySlice,
@@ -75,7 +80,8 @@ class ScanRules:
     devices: the file systems to enter; None: all. recent_limit_ns: a row changed at or after this
     time never counts as unchanged. treatments: the table that the selection's judgements index; ():
     there is one, the job's. tells_entries: send what becomes of each entry. allows_empty: a stream
-    may have no content. unsized: see `scan.mounts.unsized_devices`.
+    may have no content. unsized: see `scan.mounts.unsized_devices`. own: device and inode
+    of the repository, which grows while it is backed up; None: it is not on this machine.
     """
 
     selection: Selection | FileSetSelection | None
@@ -85,6 +91,7 @@ class ScanRules:
     tells_entries: bool = False
     allows_empty: bool = False
     unsized: Mapping[int, bytes | None] = field(default_factory=dict)
+    own: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)
@@ -221,6 +228,8 @@ class DirectoryScan:
             problems += [problem(path, failure.name, failure.error) for failure in failures]
             unseen.update(dict.fromkeys((failure.name for failure in failures), VANISHED))
         found = FoundRows(kept, flat, flat[MODE::COLUMN_COUNT].tolist(), noted=unseen)
+        if self._rules.own is not None and wanted.selects:
+            found = found._replace(left=names_of_inode(found, *self._rules.own))
         selection = self._rules.selection
         if selection is None or not (wanted.selects or self._rules.treatments):
             if self._rules.tells_entries:
@@ -236,6 +245,7 @@ class DirectoryScan:
         if self._rules.tells_entries:
             (entries,) = yield Lot([partial(_at, fd, left_out, selection, path, found, kept_rows)])
             self._send(Examined(entries))
+        left |= found.left
         found = found._replace(left=left, treatments=treatments, noted={**unseen, **noted})
         return without(found, kept_rows)
 

@@ -73,5 +73,9 @@ def taken(
         if devices is not None and device not in devices:
             entries.append(ExaminedEntry(NOT_ENTERED, whole, "another file system"))
         elif name in found.left:
-            entries.append(ExaminedEntry(NOT_ENTERED, whole, "the FileSet does not enter it"))
+            entries.append(
+                ExaminedEntry(
+                    NOT_ENTERED, whole, "the repository, or the FileSet does not enter it"
+                )
+            )
     return entries

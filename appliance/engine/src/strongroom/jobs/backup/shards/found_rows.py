@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from strongroom.jobs.backup.scanned_rows import ROOT_NAME
 from strongroom.rows.left_out import NOT_ENTERED, SPECIAL
-from strongroom.rows.rows import COLUMN_COUNT, DEVICE
+from strongroom.rows.rows import COLUMN_COUNT, DEVICE, INODE
 from strongroom.scan.share_folders import is_searchable
 
 if TYPE_CHECKING:
@@ -39,6 +39,16 @@ class FoundDirectories(NamedTuple):
     names: list[bytes]
     closed: list[bytes]
     left_out: dict[bytes, int]
+
+
+def names_of_inode(found: FoundRows, device: int, inode: int) -> frozenset[bytes]:
+    """The names of one inode among the rows, few or none."""
+    inodes = found.flat[INODE::COLUMN_COUNT]
+    if inode not in inodes:
+        return frozenset()
+    devices = found.flat[DEVICE::COLUMN_COUNT]
+    rows = zip(found.names, devices, inodes, strict=True)
+    return frozenset(name for name, *where in rows if where == [device, inode])
 
 
 def directories_of(found: FoundRows, devices: frozenset[int] | None) -> FoundDirectories:

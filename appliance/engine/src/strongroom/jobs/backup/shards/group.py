@@ -30,6 +30,8 @@ from strongroom.jobs.workers.fork import await_workers, fork_worker, stop_worker
 from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings, OpenPack
 from strongroom.jobs.writing.stages import StageTimes
 from strongroom.repo.packs import KIND_DATA, PACK_SIZE_BYTES
+from strongroom.rows.rows import INODE
+from strongroom.scan.directory import fitting_columns
 from strongroom.scan.mounts import mounts_of, unsized_devices
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class ShardGroup:
             options.tells_entries,
             options.allows_empty,
             unsized_devices(),
+            _own_folder(repository),
         )
         self.recorded_rules = encode_selection(selection)
         self._paths = paths
@@ -168,6 +171,18 @@ class ShardGroup:
             raise
         # An orderly close, so that a storage daemon does not see a broken connection.
         repository.close()
+
+
+def _own_folder(repository: Repository) -> tuple[int, int] | None:
+    """Device and inode of a repository that is a folder of this machine."""
+    place = repository.store.location
+    if not place.startswith("/"):
+        return None
+    try:
+        status = os.stat(place)
+    except OSError:
+        return None
+    return status.st_dev, fitting_columns(status)[INODE]
 
 
 def _scan_plan(tuning: Tuning, paths: tuple[bytes, ...]) -> ScanPlan:
