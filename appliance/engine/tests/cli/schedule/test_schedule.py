@@ -268,6 +268,9 @@ def test_without_systemd_no_units_are_left(machine, tmp_path, answer):
     assert {one.name: one.read_text() for one in units.iterdir()} == {
         "strongroom-backup.timer": "of before\n"
     }
+    if answer is None:
+        machine.command.run("schedule", "remove", "--user", PATH=path)
+        assert list(units.iterdir()) == []
 
 
 def test_a_configuration_that_is_missing_says_where_to_look(machine):

@@ -112,10 +112,11 @@ def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
     manager = _manager(arguments)
     folder = manager.unit_folder(os.environ)
     _require_right(manager)
-    if os.path.exists(os.path.join(folder, TIMER)):
+    runs = manager.is_running()
+    if runs and os.path.exists(os.path.join(folder, TIMER)):
         manager.call("disable", "--now", "--quiet", TIMER)
     removed = _remove_units(folder, keep=())
-    if removed:
+    if runs and removed:
         manager.call("daemon-reload")
     terminal.emit({"type": "schedule_removed", "folder": folder, "units": removed})
     terminal.line(f"{', '.join(removed) or 'nothing'} removed from {printable(folder)}")

@@ -46,6 +46,14 @@ class ServiceManager:
                 "installed; start `strongroom schedule run` by other means, such as cron"
             ) from error
 
+    def is_running(self) -> bool:
+        """Whether systemd answers."""
+        try:
+            self.require_running()
+        except OperatingSystemError:
+            return False
+        return True
+
     def verify(self, paths: list[str]) -> None:
         """Let systemd read the units. Raises OperatingSystemError with what it objects to."""
         _output(["systemd-analyze", *self._scope(), "verify", "--man=no", *paths])

@@ -5,7 +5,7 @@ durable. Writers take their lock at the start of a transaction, so two of them n
 each other's reads. One director writes; readers do not block it.
 
 A catalog of a newer version is refused, and so is a database that holds something else, such as the
-catalog of Bareos or Bacula, or whose encoding is not UTF8: before anything is written. An
+catalog of Bareos or Bacula, or a new one whose encoding is not UTF8: before anything is written. An
 unavailable database (down, locked or full) raises CatalogUnavailableError, other errors
 CatalogError. Broken connections are recreated on next use.
 
@@ -314,16 +314,11 @@ def _revision(connection: Connection, place: str) -> str:
 
     Raises CatalogError for a database that cannot be ours.
     """
-    if connection.dialect.name == "postgresql":
-        encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
-        if encoding != "UTF8":
-            raise CatalogError(
-                f"the database {place} has the encoding {encoding}, and the catalog needs UTF8; "
-                f"nothing was changed. {_NEW_DATABASE}"
-            )
     tables = inspect(connection).get_table_names()
     if not {"alembic_version", RUNS.name} <= set(tables):
         _require_empty(tables, place)
+        if connection.dialect.name == "postgresql":
+            _require_encoding(connection, place)
         return ""
     found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     return str(found or "")
@@ -335,6 +330,15 @@ def _migrations() -> Config:
     config = Config()
     config.set_main_option("script_location", "strongroom.daemons.director.catalog:migrations")
     return config
+
+
+def _require_encoding(connection: Connection, place: str) -> None:
+    encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
+    if encoding != "UTF8":
+        raise CatalogError(
+            f"the database {place} has the encoding {encoding}, and the catalog needs UTF8; "
+            f"nothing was changed. {_NEW_DATABASE}"
+        )
 
 
 def _require_empty(tables: Sequence[str], place: str) -> None:
