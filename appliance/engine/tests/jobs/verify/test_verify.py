@@ -58,6 +58,15 @@ def test_an_untouched_tree_has_no_difference(repository, tree):
     assert not found(repository, snapshot, tree, reads_content=True, from_disk=True)
 
 
+def test_extra_entries_are_not_known_without_a_record_of_what_was_left_out(repository, tree):
+    snapshot = back_up(repository, os.fsencode(tree), records=False)
+    (tree / "extra").touch()
+    options = VerifyOptions(os.fsencode(tree), workers=1)
+    report = verify(repository, snapshot, options, lambda: nullcontext(NullProgress()), Seen())
+    assert "extra" not in report.differences
+    assert not report.knows_extra
+
+
 def test_content_that_differs_unseen_is_found_by_reading(repository, tree):
     snapshot = back_up(repository, os.fsencode(tree))
     with (tree / "sub" / "deep" / "big").open("r+b") as file:

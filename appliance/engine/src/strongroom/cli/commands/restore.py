@@ -340,6 +340,7 @@ def _verify(
         after_restore=not options.in_place,
         keeps_privileges=options.keeps_privileges,
         in_use=options.in_use,
+        stays_on_mount=True,
         workers=options.workers,
     )
     return verify(repository, snapshot, wanted, lambda: show_progress(terminal, "verify"), lines)

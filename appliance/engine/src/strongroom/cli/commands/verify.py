@@ -94,6 +94,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         f"{report.rows:,} entries compared, {size_text(report.read_bytes)} read, "
         f"{duration_text(seconds)}"
     )
+    for note in report.notes():
+        terminal.line(note)
     found = sum(report.differences.values())
     if found:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.differences.items()))

@@ -104,21 +104,26 @@ class Scope:
         base: bytes,
         subpath: bytes,
         in_use: Iterable[bytes] = (),
+        *,
+        crosses: bool = False,
     ) -> None:
         """base: the snapshot's path at the root of the tree. subpath: what is restored of it.
 
-        in_use: folders that stay as they are. Raises DamageError, StoreError.
+        in_use: folders that stay as they are. crosses: other mounts are in the scope, too, if the
+        backup entered them. Raises DamageError, StoreError.
         """
         record = snapshot.left_out
         self._places: Mapping[bytes, Mapping[bytes, int]] = {}
         self._selection: Selection | FileSetSelection | None = None
+        self._stays = True
         self.is_known = False
         named = {*snapshot.paths, subpath}
         if record is not None:
             with suppress(ValueError):
-                self._selection = decode_selection(record.rules)
+                self._selection, self._stays = decode_selection(record.rules)
                 self._places = record.places
                 self.is_known = True
+        self._stays = self._stays or not crosses
         if isinstance(self._selection, FileSetSelection):
             named.update(root.path for root in self._selection.rules.roots)
         self._choice = choice
@@ -173,7 +178,7 @@ class Scope:
         here = _where(b".")
         if (here.device, here.inode) in self._in_use:
             return Spared.IN_USE
-        if not place or here.is_beside(_where(b"..")):
+        if not place or not self._stays or here.is_beside(_where(b"..")):
             return None
         return None if self._backed_up.source_of(place) in self._mounts else Spared.MOUNT
 
@@ -204,7 +209,7 @@ class Scope:
                 found[name] = Spared.EXCLUDED
             elif name in left:
                 found[name] = Spared.NOT_ENTERED
-            elif stat.S_ISDIR(status.st_mode) and status.st_dev != device:
+            elif self._stays and stat.S_ISDIR(status.st_mode) and status.st_dev != device:
                 found[name] = Spared.MOUNT
         return found
 

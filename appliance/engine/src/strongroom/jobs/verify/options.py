@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from strongroom.jobs.restore.options import MOST_DEFAULT_WORKERS
 
@@ -37,8 +37,8 @@ class VerifyOptions:
     from_disk: flush the file system first and read past its cache. finds_extra: also look for
     entries that the snapshot does not hold, below the paths that were backed up. after_restore: a
     restore below a target has just made the tree; so `root` itself, which keeps its own attributes,
-    is not compared. keeps_privileges, in_use: as of that restore; what it leaves out or does not
-    delete is no difference.
+    is not compared. keeps_privileges, in_use, stays_on_mount: as of that restore; what it leaves
+    out or does not delete is no difference.
     """
 
     root: bytes
@@ -53,6 +53,7 @@ class VerifyOptions:
     after_restore: bool = False
     keeps_privileges: bool = True
     in_use: tuple[bytes, ...] = ()
+    stays_on_mount: bool = False
     workers: int = 0
 
     def worker_count(self) -> int:
@@ -62,14 +63,31 @@ class VerifyOptions:
         return max(1, min(MOST_DEFAULT_WORKERS, len(os.sched_getaffinity(0))))
 
 
+_UNKNOWN_EXTRA: Final = (
+    "entries that only the tree has were not searched for: this snapshot does not record what its "
+    "backup left out"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Rows compared, bytes read of files, and differences by kind."""
+    """Rows compared, bytes read of files, and differences by kind.
+
+    knows_extra: False where extra entries were asked for, and the snapshot does not record what its
+    backup left out, so that none were searched for.
+    """
 
     rows: int
     read_bytes: int
     differences: Mapping[str, int]
     elapsed_seconds: float
+    knows_extra: bool = True
+
+    def notes(self) -> list[str]:
+        """What was not compared."""
+        if self.knows_extra:
+            return []
+        return [_UNKNOWN_EXTRA]
 
     def summary(self, snapshot_id: str, options: VerifyOptions) -> dict[str, Any]:
         """The fields of the JSON report (docs/json-output.md), where names may be bytes."""
@@ -80,5 +98,6 @@ class VerifyReport:
             "entries": self.rows,
             "read_bytes": self.read_bytes,
             "differences": dict(self.differences),
+            "knows_extra": self.knows_extra,
             "elapsed_seconds": round(self.elapsed_seconds, 3),
         }

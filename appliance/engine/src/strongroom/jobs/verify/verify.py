@@ -132,7 +132,7 @@ class _Verification:
         self._backed_up = BackedUp(snapshot.paths, options.base)
         self._row_count = 0
         self._has_match = False
-        self._finds_extra = options.finds_extra
+        self._finds_extra = self._searched_extra = options.finds_extra
         self._read_bytes = 0
         self._differences: Counter[str] = Counter()
         self._live_of: dict[tuple[int, int], tuple[int, int]] = {}
@@ -175,7 +175,13 @@ class _Verification:
                 "nothing was compared; see its names with strongroom find"
             )
         elapsed = elapsed_seconds() - started
-        return VerifyReport(self._row_count, self._read_bytes, dict(self._differences), elapsed)
+        return VerifyReport(
+            self._row_count,
+            self._read_bytes,
+            dict(self._differences),
+            elapsed,
+            not self._options.finds_extra or self._searched_extra,
+        )
 
     def _new_pool(self, index: Index, root_fd: int) -> _Pool:
         def work(channel: WorkerChannel[CompareRows]) -> None:
@@ -197,7 +203,10 @@ class _Verification:
         listing = Listing.of(self._snapshot, reader, _LISTING_PAGES, takes_any_xattrs=True)
         windows = Windows(submit, Marks())
         path = self._options.subpath
-        if self._finds_extra and self._snapshot.left_out is not None:
+        # Without a record of what was left out, what is extra is not known.
+        self._finds_extra = self._finds_extra and self._snapshot.left_out is not None
+        self._searched_extra = self._finds_extra
+        if self._finds_extra:
             self._scope = Scope(
                 self._snapshot,
                 listing,
@@ -205,6 +214,7 @@ class _Verification:
                 self._base,
                 path,
                 (*self._options.in_use, *program_folders(), *store_folders(self._repository.store)),
+                crosses=not self._options.stays_on_mount,
             )
         if not path:
             totals = self._snapshot.totals

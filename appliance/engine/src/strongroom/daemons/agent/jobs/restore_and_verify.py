@@ -114,6 +114,8 @@ def _verify(
             repository, snapshot, options, lambda: output.shown_progress("verify"), entries
         )
         entries.finish()
+    for note in report.notes():
+        output.log("info", note)
     found = sum(report.differences.values())
     return JobEnded(
         status="incomplete" if found else "done",

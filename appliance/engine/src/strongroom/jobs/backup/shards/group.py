@@ -90,7 +90,7 @@ class ShardGroup:
             unsized_devices(),
             _own_folder(repository),
         )
-        self.recorded_rules = encode_selection(selection)
+        self.recorded_rules = encode_selection(selection, one_file_system=devices is not None)
         self._paths = paths
         self._counts_ahead = counts_ahead
         self.count: CountAhead | None = None
