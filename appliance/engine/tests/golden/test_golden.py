@@ -93,4 +93,5 @@ def test_a_put_key_of_then_adds_to_what_was_stored_then(
     (source / "known").write_bytes((target / name).read_bytes())
     (source / "new").write_bytes(b"new")
     assert agent.backup(source, "--host", "golden").summary["new_bytes"] == 3
-    assert (user.restore() / str(source / "new")[1:]).read_bytes() == b"new"
+    restored = user.restore("latest", 0, "--host", "golden")
+    assert (restored / str(source / "new")[1:]).read_bytes() == b"new"
