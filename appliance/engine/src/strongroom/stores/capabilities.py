@@ -16,11 +16,11 @@ The functions below ask for a capability and fall back to the default where a st
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from strongroom.stores.store import Kind, Store
 
@@ -103,9 +103,34 @@ class ChargesShared(Protocol):
         """Set what shared packs hold in place of a client, which counts as its own. RightError."""
 
 
+@runtime_checkable
+class HoldsReserve(Protocol):
+    """A store that keeps some space, so that what frees space can begin on a full disk."""
+
+    def release_reserve(self) -> None:
+        """Give the space to those who write next, if there is little else."""
+
+    def make_reserve(self) -> None:
+        """Take it again if there is room for it."""
+
+
+@contextmanager
+def with_reserve(store: Store) -> Iterator[None]:
+    """For the length of the block what is reserved may be used."""
+    reserve = store.capability(HoldsReserve)
+    if reserve is None:
+        yield
+        return
+    reserve.release_reserve()
+    try:
+        yield
+    finally:
+        reserve.make_reserve()
+
+
 # Wrappers pass these on unchanged: they transfer no content past the wrapper.
 _OF_THE_INNER_STORE: Final[frozenset[type]] = frozenset(
-    (TakesSeries, KnowsOwners, KeepsJudgements, ChargesShared)
+    (TakesSeries, KnowsOwners, KeepsJudgements, ChargesShared, HoldsReserve)
 )
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from strongroom.errors import DamageError, StoreError, StrongroomError
 from strongroom.stores.capabilities import own_capability
 from strongroom.stores.direct_file import BUFFER_BYTES
-from strongroom.stores.local_place import require_own_folder
+from strongroom.stores.local_place import RESERVE, require_own_folder
 from strongroom.stores.local_root import TEMPORARY_PREFIX, LocalRoot, kind_folder, object_path
 from strongroom.stores.local_writer import LocalWriter, remove_if_abandoned
 from strongroom.stores.servable import Space, WritingWay
@@ -33,6 +33,9 @@ _Capability = TypeVar("_Capability")
 
 # Retries of a listing while the folder keeps changing; then the last listing is used.
 _LISTING_ATTEMPTS = 20
+# Enough for leases and tombstones: what a prune writes before it has removed anything.
+RESERVE_BYTES = 4 << 20
+_RESERVES_OF_ROOM = 4
 
 
 class LocalStore:
@@ -148,6 +151,26 @@ class LocalStore:
         except OSError as error:
             self._root.fail("look up", b"", error)
         return Space(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
+
+    def release_reserve(self) -> None:
+        """Remove the reserve if the disk has little more."""
+        if self.space().free_bytes < RESERVE_BYTES:
+            with contextlib.suppress(OSError):
+                os.unlink(RESERVE, dir_fd=self._root.descriptor)
+
+    def make_reserve(self) -> None:
+        """Make the reserve where there is none, and room for several."""
+        root = self._root.descriptor
+        with contextlib.suppress(OSError, StrongroomError):
+            if self.space().free_bytes < _RESERVES_OF_ROOM * RESERVE_BYTES:
+                return
+            descriptor = os.open(RESERVE, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600, dir_fd=root)
+            try:
+                os.posix_fallocate(descriptor, 0, RESERVE_BYTES)
+            except OSError:
+                os.unlink(RESERVE, dir_fd=root)
+            finally:
+                os.close(descriptor)
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """Every object of a kind."""

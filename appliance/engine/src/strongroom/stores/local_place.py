@@ -18,7 +18,11 @@ _OF_FILE_SYSTEMS: Final = frozenset(
     (b"lost+found", b".snapshot", b".snapshots", b"System Volume Information")
 )
 # Beside the objects: what the storage daemon knows of them.
-_OF_REPOSITORIES: Final = frozenset((*(os.fsencode(kind) for kind in KINDS), b"provenance"))
+# Space for a prune on a full disk, see `stores.local`.
+RESERVE: Final = b"reserve"
+_OF_REPOSITORIES: Final = frozenset(
+    (*(os.fsencode(kind) for kind in KINDS), b"provenance", RESERVE)
+)
 _TEMPORARY: Final = b"tmp."
 _MOST_NAMES: Final = 3
 

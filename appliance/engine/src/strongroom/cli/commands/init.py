@@ -16,6 +16,7 @@ from strongroom.errors import (
 )
 from strongroom.printable import printable
 from strongroom.repo.repository import Repository
+from strongroom.stores.capabilities import HoldsReserve
 from strongroom.stores.local import LocalStore
 from strongroom.stores.local_place import require_own_folder
 
@@ -62,6 +63,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         repository = Repository.create(
             store, passphrase, encryption=arguments.encryption, label=arguments.label
         )
+        if (reserve := store.capability(HoldsReserve)) is not None:
+            reserve.make_reserve()
         _report(repository, terminal, has_passphrase=passphrase is not None)
     finally:
         store.close()

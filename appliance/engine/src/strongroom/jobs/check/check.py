@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
 
-_READ_ONLY: Final = frozenset((errno.EROFS, errno.EACCES, errno.EPERM))
+_NO_LEASE: Final = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT))
 _RENEWAL_SECONDS: Final = 30.0
 # Fewer items than this for each process are not worth a fork.
 _LEAST_ITEMS: Final = 4
@@ -126,7 +126,8 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
         run.renewed = clock.elapsed_seconds()
         if lease is None:
             run.notes.append(
-                "the repository is read-only, so a prune elsewhere is not kept from removing packs"
+                "the repository is read-only or its disk full, so a prune elsewhere is not kept "
+                "from removing packs"
             )
         snapshots = _snapshots(run)
         progress.message("reading the index")
@@ -153,12 +154,12 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
 
 
 def reading_lease(repository: Repository, purpose: str) -> Lease | None:
-    """A lease for a job that only reads; None if the store is read-only."""
+    """A lease for a job that only reads; None where nothing can be written."""
     try:
         return repository.lease(socket.gethostname(), os.getpid(), purpose)
     except StoreError as error:
         cause = error.__cause__
-        if isinstance(cause, OSError) and cause.errno in _READ_ONLY:
+        if isinstance(cause, OSError) and cause.errno in _NO_LEASE:
             return None
         raise
 

@@ -36,7 +36,7 @@ from strongroom.jobs.upkeep.sweep import exclusive_lease, live_leases
 from strongroom.jobs.workers.forked_map import ForkedMap, default_processes
 from strongroom.repo.leases import list_leases
 from strongroom.repo.set_aside import SetAside, is_of_one_object
-from strongroom.stores.capabilities import found_false
+from strongroom.stores.capabilities import found_false, with_reserve
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -129,7 +129,10 @@ def repair(repository: Repository, options: RepairOptions, progress: Progress) -
     started = clock.elapsed_seconds()
     _ = repository.restore_key
     repository = repository.for_all_clients()
-    with repository.lease(socket.gethostname(), os.getpid(), "repair") as lease:
+    with (
+        with_reserve(repository.store),
+        repository.lease(socket.gethostname(), os.getpid(), "repair") as lease,
+    ):
         # Also removes what an earlier repair or prune left that was killed.
         live_leases(repository, lease)
         with exclusive_lease(repository, lease) as exclusive:

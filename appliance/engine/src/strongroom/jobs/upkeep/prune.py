@@ -24,7 +24,7 @@ from strongroom.jobs.upkeep.repack import Repacker
 from strongroom.jobs.upkeep.sweep import Swept, sweep
 from strongroom.repo.ticket_objects import remove_expired_tickets
 from strongroom.repo.tombstones import write_tombstone
-from strongroom.stores.capabilities import ChargesShared
+from strongroom.stores.capabilities import ChargesShared, with_reserve
 
 if TYPE_CHECKING:
     from strongroom.jobs.upkeep.prune_options import PruneOptions
@@ -48,7 +48,10 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
     if options.dry_run:
         plan = plan_prune(repository, marker, None, options, progress)
         return _report(plan, marker, options, [], 0, _would_sweep(plan), started)
-    with repository.lease(socket.gethostname(), os.getpid(), "prune") as lease:
+    with (
+        with_reserve(repository.store),
+        repository.lease(socket.gethostname(), os.getpid(), "prune") as lease,
+    ):
         lease.start_renewing()
         remove_expired_tickets(repository.store, lease.store_time_ns)
         plan = plan_prune(repository, marker, lease, options, progress)
