@@ -77,8 +77,8 @@ options:
     type: path
   keep_privileges:
     description:
-      - Keep set-id bits, device nodes, file capabilities and trusted attributes also below a target and on another
-        client. Without it, what the Restore job says.
+      - Keep set-id bits, device nodes, file capabilities, trusted attributes and the flags immutable and append-only
+        also below a target and on another client. Without it, what the Restore job says.
     type: bool
   workers:
     description: Processes that write files; V(0) leaves the choice to the agent.

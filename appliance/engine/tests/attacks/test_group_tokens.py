@@ -66,6 +66,15 @@ def holder(director, key, issued, folder):
     return httpx.Client(base_url=place, verify=client_context(identity), headers=OWN_HEADERS)
 
 
+@pytest.mark.parametrize("name", ["nightly-web1", "Nightly-Web1", "localhost", "127.0.0.1"])
+def test_a_token_for_any_name_gives_no_name_that_means_something_else(director, tokens, name):
+    """Also without a group, where the director writes no resources that could collide."""
+    token = tokens.create("", "agent", 3600, pattern="*").text
+    assert ask(director, token, name).status_code == 403
+    answer = ask(director, token, "web7")
+    assert answer.status_code == 201, answer.text
+
+
 def test_it_makes_new_clients_with_the_jobs_of_the_group_and_no_others(director, tokens):
     answer = ask(director, group_token(tokens), "web7")
     assert answer.status_code == 201, answer.text

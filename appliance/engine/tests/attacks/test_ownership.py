@@ -3,7 +3,7 @@
 import pytest
 
 from kit.tiny_backup import back_up
-from strongroom.errors import ObjectMissingError, RightError, StoreError
+from strongroom.errors import ObjectMissingError, RightError
 
 FILES = {b"one": b"first" * 1000}
 LEASE = "1" * 32
@@ -14,6 +14,7 @@ def test_nobody_takes_over_the_lease_of_another(daemon, appliance, mode):
     victim, attacker = daemon.agent("web2"), daemon.agent("web1")
     theirs, renewed = (daemon.object_of("web2", text) for text in (b"mine", b"renewed"))
     mine = daemon.object_of("web1", b"mine")
+    free = "2" * 32
     assert victim.put_new("leases", LEASE, theirs)
 
     def take() -> None:
@@ -22,18 +23,21 @@ def test_nobody_takes_over_the_lease_of_another(daemon, appliance, mode):
             writer.write(mine)
             writer.commit(LEASE)
         elif mode == "new":
-            assert not attacker.put_new("leases", LEASE, mine)
-            raise RightError("its name was taken")
+            attacker.put_new("leases", LEASE, mine)
         else:
             store = {"put": attacker.put, "durable": attacker.put_durable}
             store.get(mode, attacker.replace)("leases", LEASE, mine)
 
-    # Where another content has the name, that is all that the attacker learns.
-    with pytest.raises(StoreError if mode in ("put", "durable") else RightError):
+    # A renewal tells nothing; otherwise the name is taken, whatever the size of what has it.
+    with pytest.raises(ObjectMissingError if mode == "replace" else RightError) as told:
         take()
+    assert "another" not in str(told.value).replace("choose another name", "")
+    for name in (LEASE, free):
+        with pytest.raises(ObjectMissingError) as told:
+            attacker.replace("leases", name, mine)
+        assert str(told.value).count(name) == 1
+        attacker.delete("leases", name)
     assert [info.name for info in attacker.list("leases")] == []
-    with pytest.raises(RightError):
-        attacker.delete("leases", LEASE)
     victim.replace("leases", LEASE, renewed)
     assert daemon.local().get("leases", LEASE) == renewed
     assert daemon.local().owners("leases") == {LEASE: {"web2"}}

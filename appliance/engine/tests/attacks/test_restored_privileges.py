@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kit.command import Command
+from strongroom.jobs.restore.metadata import change_flags
+from strongroom.scan.attributes import read_flags
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -217,3 +219,49 @@ def test_the_summary_is_json(site, tree, public_folder):
     site.back_up(str(tree))
     lines = site("restore", "latest", "--target", str(public_folder / "out"), "--json")
     assert json.loads(lines[-1])["left_out"]["device"] == 3
+
+
+IMMUTABLE, APPEND_ONLY = 0x10, 0x20
+
+
+def flags_of(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return read_flags(descriptor) & (IMMUTABLE | APPEND_ONLY)
+    finally:
+        os.close(descriptor)
+
+
+def protect(path: Path, flags: int) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        change_flags(descriptor, IMMUTABLE | APPEND_ONLY, flags)
+    except OSError:
+        pytest.skip("this file system has no such flags")
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_is_restored_elsewhere_can_be_removed_again(
+    site: Command, public_folder: Path, keeps: bool
+) -> None:
+    tree, target = public_folder / "tree", public_folder / "target"
+    wanted = {"file": IMMUTABLE, "log": APPEND_ONLY, "folder": IMMUTABLE}
+    (tree / "folder").mkdir(parents=True)
+    for name in ("file", "log"):
+        (tree / name).write_bytes(b"x")
+    there = {name: target / str(tree).strip("/") / name for name in wanted}
+    try:
+        for name, flags in wanted.items():
+            protect(tree / name, flags)
+        site.back_up(str(tree))
+        options = ["--keep-privileges"] if keeps else []
+        words = ["restore", "latest", "--target", str(target), *options]
+        site.run(*words, key_file=site.restore_key)
+        found = {name: flags_of(path) for name, path in there.items()}
+        assert found == (wanted if keeps else dict.fromkeys(wanted, 0))
+    finally:
+        for path in [*(tree / name for name in wanted), *there.values()]:
+            if path.exists():
+                protect(path, 0)

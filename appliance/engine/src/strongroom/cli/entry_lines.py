@@ -20,6 +20,7 @@ LEFT_OUT: Final = {
     "device": "a device node, left out",
     "capability": "its file capabilities were left out",
     "trusted": "its trusted attributes were left out",
+    "protected": "its flags immutable and append-only were left out",
 }
 
 

@@ -3,7 +3,8 @@
 Set-id bits (of directories too: a file made in one belongs to a group that its maker need not be
 in), device nodes, file capabilities, and `trusted.` attributes, which mean something to the kernel
 (overlayfs). They mean the same again only where they came from. The sticky bit takes rights away,
-and a FIFO gives none: these stay.
+and a FIFO gives none: these stay. The flags immutable and append-only give no power, but only root
+takes them away again: what is restored could be neither changed nor removed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 _FORMAT: Final = 0o170000
 _CAPABILITY: Final = b"security.capability"
 _TRUSTED: Final = b"trusted."
+# chattr +i and +a.
+_PROTECTING: Final = 0x10 | 0x20
 
 
 class Privilege(StrEnum):
@@ -35,6 +38,7 @@ class Privilege(StrEnum):
     DEVICE = "device"
     CAPABILITY = "capability"
     TRUSTED = "trusted"
+    PROTECTED = "protected"
 
 
 class Stripped(NamedTuple):
@@ -60,12 +64,18 @@ def without_privileges(rows: Rows) -> Stripped:
     for number, encoded in rows.xattrs.items():
         xattrs[number], kinds = _bare_xattrs(encoded)
         lost += [(number, kind) for kind in kinds if number not in is_device]
+    flags = {number: found & ~_PROTECTING for number, found in rows.flags.items()}
+    for number, found in rows.flags.items():
+        if found != flags[number] and number not in is_device:
+            lost.append((number, Privilege.PROTECTED))
     if not lost:
         return Stripped(rows, [], [])
     bare = stats.copy()
     bare[has_set_id, MODE] &= ~SET_ID_BITS
     kept = {number: encoded for number, encoded in xattrs.items() if encoded}
-    return Stripped(replace(rows, stats=bare.tobytes(), xattrs=kept), sorted(lost), devices)
+    flags = {number: found for number, found in flags.items() if found}
+    stripped = replace(rows, stats=bare.tobytes(), xattrs=kept, flags=flags)
+    return Stripped(stripped, sorted(lost), devices)
 
 
 def bare_directory(row: RowView) -> tuple[RowView, list[Privilege]]:
@@ -73,9 +83,12 @@ def bare_directory(row: RowView) -> tuple[RowView, list[Privilege]]:
     xattrs, kinds = _bare_xattrs(row.xattrs)
     if row.mode & SET_ID_BITS:
         kinds.insert(0, Privilege.SET_ID)
+    if row.flags & _PROTECTING:
+        kinds.append(Privilege.PROTECTED)
     if not kinds:
         return row, []
-    return row._replace(mode=row.mode & ~SET_ID_BITS, xattrs=xattrs), kinds
+    mode, flags = row.mode & ~SET_ID_BITS, row.flags & ~_PROTECTING
+    return row._replace(mode=mode, xattrs=xattrs, flags=flags), kinds
 
 
 def _bare_xattrs(encoded: bytes) -> tuple[bytes, list[Privilege]]:

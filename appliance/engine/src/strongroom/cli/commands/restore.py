@@ -135,7 +135,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--keep-privileges",
         action="store_true",
-        help="also set-id bits, device nodes, file capabilities and trusted attributes",
+        help="also set-id bits, device nodes, file capabilities, trusted attributes, and the flags "
+        "immutable and append-only",
     )
     how.add_argument("-n", "--dry-run", action="store_true", help="only report what would be done")
     how.add_argument("--verify", action="store_true",

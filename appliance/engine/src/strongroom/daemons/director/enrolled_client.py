@@ -8,7 +8,7 @@ is not the new client's. All methods block: call them in a thread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strongroom.daemons.director.catalog.clients import (
     generation_of,
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from strongroom.net.identities.peer import Peer
     from strongroom.repo.keys.roles import ApplianceKey
 
+# What Ansible and others run for such a name they run on the machine that they are on.
+_EVERY_MACHINE: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+
 
 class EnrolledClient:
     """See the module's docstring. put_keys: as text, one for each repository; of agents only."""
@@ -40,8 +43,9 @@ class EnrolledClient:
         """Whether the name can be enrolled now, before its token is used.
 
         is_repeated: the same machine has used it already. Raises PeerRefusedError for the
-        director's own name, and for a name that was ever enrolled or backed up if the token is for
-        no single name: its keys are those of the client before. CatalogUnavailableError.
+        director's own name, and if the token is for no single name for one that means something
+        else, and one that was ever enrolled or backed up: its keys are those of the client before.
+        CatalogUnavailableError.
         """
         if use.role == "agent" and self._name == self._context.name:
             raise PeerRefusedError(
@@ -49,11 +53,26 @@ class EnrolledClient:
                 "those of a client of that name: choose another for the agent"
             )
         generation_of(self._context.catalog, self._name)
-        if not (use.name or is_repeated) and is_known(self._context.catalog, self._name):
+        if use.name or is_repeated:
+            return
+        if use.role == "agent":
+            self._require_free_of_meaning()
+        if is_known(self._context.catalog, self._name):
             raise PeerRefusedError(
                 f"there was a client {self._name!r} already; choose another name, or ask for a "
                 "token for just this name"
             )
+
+    def _require_free_of_meaning(self) -> None:
+        """A machine that chooses its name does not choose that of a job, or of every machine."""
+        configuration, folded = self._context.configuration, self._name.casefold()
+        if folded in _EVERY_MACHINE:
+            raise PeerRefusedError(
+                f"{self._name!r} means every machine itself: choose another name"
+            )
+        for name, job in configuration.jobs.items():
+            if name.casefold() == folded and job.client != self._name:
+                raise PeerRefusedError(f"there is a job {name!r} already; choose another name")
 
     def enrol(self, use: TokenUse) -> tuple[ClientOf, ...]:
         """Which client the bearer of a token is, a new one where the token says so."""

@@ -138,8 +138,8 @@ class Changes:
         undone = kind == "snapshots" and self._undo.pop(name, 0.0) > clock.elapsed_seconds()
         own_lease = kind == "leases" and self._rights.owns(kind, name, self._book)
         if self._rights.role != "local" and not undone and not own_lease:
-            if kind == "leases" and self._book.standing(kind, name) is None:
-                # Released already, or removed by a prune.
+            if kind == "leases":
+                # Released already, removed by a prune, or another's, which it does not see.
                 return ""
             raise RightError(f"{self._shown} may not delete {kind} {name}: only maintenance may")
         if kind == "snapshots" and not undone and self._book.standing(kind, name) != FALSE:

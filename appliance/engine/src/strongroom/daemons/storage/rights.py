@@ -91,10 +91,14 @@ class StorageRights:
             raise RightError(f"{self._shown()} may not add {kind}")
         if kind == "leases" and name == SWEEP_LEASE:
             raise RightError(f"the lease {name} belongs to maintenance")
-        if mode == "replace" and kind == "leases" and book.standing(kind, name) is None:
-            # Removed as abandoned: a renewal must not restore it.
-            raise ObjectMissingError(f"the lease {name} is missing")
-        if mode == "replace" and not (kind == "leases" and self.owns(kind, name, book)):
+        if kind == "leases" and not self.owns(kind, name, book):
+            # Another's looks as if it were missing; its bytes are not compared with the new ones.
+            if mode == "replace":
+                # Or removed as abandoned: a renewal must not restore it.
+                raise ObjectMissingError(f"the lease {name} is missing")
+            if book.standing(kind, name) is not None:
+                raise RightError(f"the lease {name} cannot be stored: choose another name")
+        elif mode == "replace" and kind != "leases":
             raise RightError(f"{self._shown()} may replace its own leases only")
 
     def require_client(self, kind: Kind, client: bytes) -> None:
