@@ -103,7 +103,7 @@ class TinyBackup:
             self._repository.write_index(self._footers)
             self._footers = []
 
-    def commit(self, tags: tuple[str, ...] = (), job: str = "") -> Snapshot:
+    def commit(self, tags: tuple[str, ...] = (), job: str = "", *, start_ns: int = 0) -> Snapshot:
         """Write listing, index and snapshot; LeaseError when the lease has ended."""
         try:
             names = sorted(self._references)
@@ -126,7 +126,14 @@ class TinyBackup:
                 pages = (self._store_page(encode_page([rows]), names[0], totals),)
             self.checkpoint()
             made = Snapshot(
-                host="", job=job, paths=(DIRECTORY,), tags=tags, totals=totals, pages=pages
+                host="",
+                job=job,
+                paths=(DIRECTORY,),
+                tags=tags,
+                start_ns=start_ns,
+                end_ns=start_ns,
+                totals=totals,
+                pages=pages,
             )
             return self._repository.commit(made, self._lease)
         finally:
