@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kit.damaged_file import damage_pages
 from kit.director_in_process import OPERATOR, client, job
 from kit.tiny_backup import CHEAP, TinyBackup
+from strongroom.daemons.director.catalog.rivals import SeenAgent
 from strongroom.daemons.director.configuration import load_configuration
 from strongroom.daemons.director.own_jobs.catalog_recovery import recover_catalog
 from strongroom.repo.repository import Repository
@@ -206,12 +207,12 @@ class YearOfFaults:
             lost = set(made[-KEPT:]) - there
             assert not lost, f"night {self.night_number}: {name} lost {lost}"
 
-    async def live(self, faults: Sequence[Fault]) -> None:
+    async def live(self, faults: Sequence[Fault], nights: int = NIGHTS) -> None:
         """All faults, each in a part of the year of its own."""
         chosen = list(faults)
         self.chance.shuffle(chosen)
         for number, fault in enumerate(chosen):
-            ends = (number + 1) * NIGHTS // len(chosen)
+            ends = (number + 1) * nights // len(chosen)
             for _ in range(self.chance.randrange(3, 8)):
                 await self.night(is_quiet=True)
             begin, before = self.director.time.elapsed, len(self.seen)
@@ -340,6 +341,24 @@ async def catalog_damaged(year: YearOfFaults) -> None:
     await nights(year, 1)
 
 
+async def machine_copied(year: YearOfFaults) -> None:
+    """A copy connects in the name of web1; its backups wait until it has another identity."""
+    rivals = year.director.service.agents.rivals
+    seen = [
+        SeenAgent(instance=name, boot_id=name, machine=name, address=f"192.0.2.{number}")
+        for number, name in enumerate("ab")
+    ]
+    await rivals.found("web1", *seen, issued=1)
+    good = list(year.good["web1"])
+    await nights(year, 2)
+    assert year.good["web1"] == good
+    await rivals.settle("web1", "the copy has another identity")
+    await year.director.go(1)
+    await year.work()
+    await nights(year, 1)
+    assert len(year.good["web1"]) > len(good)
+
+
 async def configuration_misspelt(year: YearOfFaults) -> None:
     file = year.director.folder / "etc/director.d/all/all.conf"
     right = file.read_text()
@@ -360,6 +379,7 @@ FAULTS: Final = (
     Fault(mount_is_empty, "backup-short"),
     Fault(client_away, "job-missing"),
     Fault(run_hangs, "job-slow"),
+    Fault(machine_copied, "two-agents"),
     Fault(catalog_damaged, "catalog-damaged"),
     Fault(configuration_misspelt, "configuration-refused"),
 )

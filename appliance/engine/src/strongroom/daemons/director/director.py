@@ -23,9 +23,12 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
+from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.daily_log import DailyLog
 from strongroom.daemons.director.agents.messages import Agents
 from strongroom.daemons.director.audit_log import AuditLog
+from strongroom.daemons.director.catalog.old_rows import remove_old_runs, remove_old_snapshots
 from strongroom.daemons.director.commands import Commands
 from strongroom.daemons.director.configuration import open_context
 from strongroom.daemons.director.expiries import log_expiries
@@ -51,6 +54,9 @@ if TYPE_CHECKING:
 FIRST_LOOK_SECONDS: Final = 60.0
 RECONCILE_SECONDS: Final = 3600.0
 EXPIRY_LOOK_SECONDS: Final = 3600.0
+# How often old rows of the catalog go, and how old they are then.
+FORGET_SECONDS: Final = 86400.0
+KEPT_NS: Final = 400 * 86400 * SECOND_NS
 
 _log = logging.getLogger(__name__)
 
@@ -86,6 +92,7 @@ class Director:
             self.audit_log,
             path,
         )
+        self._forget_at = 0.0
         self._scheduling: asyncio.Task[None] | None = None
         self._reconciling: asyncio.Task[None] | None = None
         self._watching_ends: asyncio.Task[None] | None = None
@@ -166,6 +173,30 @@ class Director:
                     _log.exception("the catalog cannot be compared with storage %s", storage)
             await asyncio.sleep(RECONCILE_SECONDS)
 
+    async def forget_old_rows(self) -> None:
+        """Once a day remove from the catalog what nobody needs any more. Raises CatalogError.
+
+        Not where an Admin job does it by `expire runs`, nor while the clock is not trusted.
+        """
+        now = clock.elapsed_seconds()
+        jobs = self.configuration.jobs.values()
+        is_done_by_job = any(
+            command.lower().split()[:2] == ["expire", "runs"]
+            for job in jobs
+            for script in job.run_scripts
+            for command in script.console_commands
+        )
+        if is_done_by_job or self.scheduler.guard.obstacle or now < self._forget_at:
+            return
+        self._forget_at = now + FORGET_SECONDS
+        catalog, before_ns = self.context.catalog, clock.now_ns() - KEPT_NS
+        runs = await self.context.in_thread(remove_old_runs, catalog, before_ns)
+        # After the runs: those of snapshots that exist stay.
+        snapshots = await self.context.in_thread(remove_old_snapshots, catalog, before_ns)
+        if runs or snapshots:
+            text = "%d old runs and %d entries of removed snapshots were removed from the catalog"
+            _log.info(text, runs, snapshots)
+
     async def _watch_expiries(self) -> None:
         """Log once a day what ends soon."""
         told = DailyLog(_log)
@@ -174,7 +205,7 @@ class Director:
                 log_expiries(told, await self.queries.expiries())
                 await self.agents.rivals.look()
             except (StrongroomError, OSError) as error:
-                _log.warning("it is not known which certificates end: %s", error)
+                _log.warning("the hourly look at what ends failed: %s", error)
             except Exception:  # noqa: BLE001 - the loop must continue
                 _log.exception("certificates cannot be looked at")
             await asyncio.sleep(EXPIRY_LOOK_SECONDS)

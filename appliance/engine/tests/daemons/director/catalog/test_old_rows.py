@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kit import director_in_process as kit
+from kit.director_in_process import OPERATOR, in_loop, job
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.old_rows import remove_old_runs, remove_old_snapshots
 from strongroom.daemons.director.catalog.runs import (
@@ -113,3 +115,28 @@ def test_entries_of_copies_go_as_well(catalog):
     note_removed(catalog, [f"{10:064x}"], 10, "retention")
     assert remove_old_snapshots(catalog, 100) == 1
     assert numbers(catalog) == [1]
+
+
+@in_loop
+async def test_old_runs_go_by_themselves_unless_a_job_says_when(director):
+    director.configure(kit.client("web1") + job("nightly"))
+    await director.open()
+    agent = await director.agent("web1")
+    for number in range(3):
+        run = await director.start("nightly")
+        await agent.start(run.id)
+        await director.end(agent, run.id, "failed", error_id="store", error=str(number))
+        director.time.pass_by(86400)
+    director.time.pass_by(400 * 86400)
+    expiring = """Job { Name = tidy; Type = Admin; Client = web1; FileSet = Home; Storage = main
+      Pool = Default; Messages = Standard
+      RunScript { RunsWhen = Before; RunsOnClient = no; Console = "expire runs 900" } }"""
+    director.configure(kit.client("web1") + job("nightly") + expiring)
+    await director.service.commands.reload(OPERATOR)
+    await director.service.forget_old_rows()
+    assert len(await director.runs()) == 3
+    director.configure(kit.client("web1") + job("nightly"))
+    await director.service.commands.reload(OPERATOR)
+    await director.service.forget_old_rows()
+    # The newest says how the job is.
+    assert len(await director.runs()) == 1
