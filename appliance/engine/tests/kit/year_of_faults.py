@@ -74,9 +74,7 @@ class YearOfFaults:
         place = (
             f'Repository = "{self._folder}"; PassphraseFile = "{self._folder.parent}/passphrase"'
         )
-        self.told.configure(
-            jobs, storage=place, pool=f"KeepLast = {KEPT}", notify="Digest At = 7:30"
-        )
+        self.told.configure(jobs, storage=place, pool=f"KeepLast = {KEPT}")
         await self.reopen()
 
     async def reopen(self) -> None:
@@ -285,8 +283,7 @@ async def mail_server_away(year: YearOfFaults) -> None:
     await nights(year, 7)
     year.told.mail.start()
     await nights(year, 1)
-    mails = [one["Subject"] for one in year.told.mail.mails[before:]]
-    assert any("digest" not in one for one in mails), mails
+    assert len(year.told.mail.mails) > before
     year.failing.clear()
     await nights(year, 1)
 

@@ -190,6 +190,15 @@ CONDITIONS: Final[dict[str, ConditionKind]] = {
         "its return, a newer backup, or `strongroom forget` of it",
         "find out who removed it, or whether the disk was set back; run a backup",
     ),
+    "snapshots-unknown": ConditionKind(
+        "error",
+        "a repository holds snapshots of runs that the catalog does not know: it was put back from "
+        "an older copy",
+        "within an hour, and a minute after a start of the director",
+        "`strongroom catalog rebuild`, or their removal",
+        "`strongroom catalog rebuild --storage NAME`; where the catalog is no older copy, find out "
+        "first what made them",
+    ),
     "catalog-unavailable": ConditionKind(
         "error",
         "the database of the catalog does not answer",

@@ -166,7 +166,7 @@ class Director:
             for storage in context.repositories.names:
                 try:
                     result = await context.with_repository(reconciler.reconcile, storage)
-                    await self.notices.found_false(storage, result.refused)
+                    await self.notices.reconciled(storage, result)
                 except (StrongroomError, OSError) as error:
                     _log.warning("the repository of %s cannot be read: %s", storage, error)
                 except Exception:  # noqa: BLE001 - the loop must continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 
 import pytest
 
@@ -200,6 +201,38 @@ async def test_an_agent_enters_nothing_without_a_run_of_its_own(director, monkey
     assert count == 3
     assert await ids(director, client="web1") == {true, loose, reused}
     assert await ids(director) == {true, loose, reused, other}
+
+
+@in_loop
+async def test_a_catalog_put_back_from_an_old_copy_says_what_it_lacks(director, monkeypatch):
+    director.configure(NIGHTLY)
+    await director.open()
+    agent = await director.agent("web1")
+    old = await backed_up(director, agent)
+    work = director.folder / "work"
+    shutil.copytree(work, director.folder / "copy")
+    new = [await backed_up(director, agent) for _ in range(2)]
+    await director.close()
+    shutil.rmtree(work)
+    (director.folder / "copy").rename(work)
+    await director.open()
+    StoredBy(director, monkeypatch, {one: {"web1"} for one in (old, *new)})
+    context, notices = director.service.context, director.service.notices
+    reconciler = Reconciler(context)
+
+    async def problems() -> list[tuple[str, str]]:
+        await notices.reconciled(
+            "main", await context.with_repository(reconciler.reconcile, "main")
+        )
+        await notices.look()
+        found = (await director.service.queries.status()).problems
+        return [(one.event, one.storage) for one in found]
+
+    for _ in range(2):
+        assert await problems() == [("snapshots-unknown", "main")]
+    assert await context.with_repository(rebuild_catalog, context, "main") == 2
+    assert await problems() == []
+    assert await ids(director) == {old, *new}
 
 
 @in_loop

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
@@ -47,7 +48,11 @@ from strongroom.daemons.director.notices.watch_outbox import undelivered
 from strongroom.daemons.director.notices.watch_paths import TOPIC as PATH_TOPIC
 from strongroom.daemons.director.notices.watch_paths import job_part
 from strongroom.daemons.director.notices.watch_snapshots import TOPIC as SNAPSHOT_TOPIC
-from strongroom.daemons.director.notices.watch_snapshots import suspect_snapshots
+from strongroom.daemons.director.notices.watch_snapshots import (
+    UNKNOWN_TOPIC,
+    suspect_snapshots,
+    unknown_snapshots,
+)
 from strongroom.daemons.director.notices.watch_storage import DISK, REACH, StorageWatch
 from strongroom.daemons.director.results.notices import DeadLetter, NoticeOverview, OpenIncident
 from strongroom.daemons.director.runs.pings import queue_ping
@@ -62,6 +67,7 @@ if TYPE_CHECKING:
     from strongroom.daemons.director.context import DirectorContext
     from strongroom.daemons.director.results.notices import NoticeTest
     from strongroom.daemons.director.schedule.clock_guard import ClockGuard
+    from strongroom.daemons.director.snapshots.reconciliation import Reconciled
     from strongroom.stores.servable import Space
 
 LOOK_SECONDS: Final = 60.0
@@ -94,6 +100,8 @@ class NoticeOffice:
         self._storages = StorageWatch(context)
         self._configuration = ConfigurationWatch(context)
         self._trouble = CatalogTrouble(context.working_directory)
+        # By storage, of those that were compared with the catalog.
+        self._unknown: dict[str, list[Condition]] = {}
         self._expiring: list[Condition] | None = None
         self._expiry_at = 0.0
         self._looking = asyncio.Lock()
@@ -152,6 +160,12 @@ class NoticeOffice:
     async def ended(self, record: RunRecord) -> None:
         """A run has ended: whether its job is well now."""
         await self._of_run(record, with_ping=False)
+
+    async def reconciled(self, storage: str, result: Reconciled) -> None:
+        """Catalog and repository were compared. Raises CatalogError."""
+        self._unknown[storage] = unknown_snapshots(storage, result.unknown)
+        refused = {name: why for name, why in result.refused.items() if name not in result.unknown}
+        await self.found_false(storage, refused)
 
     async def found_false(self, storage: str, refused: Mapping[str, str]) -> None:
         """Snapshots were found that are not what they say. Raises CatalogError."""
@@ -243,6 +257,7 @@ class NoticeOffice:
         found += self._configuration.conditions()
         found += undelivered(self._failing(), dead)
         found += suspect_snapshots(catalog)
+        found += chain.from_iterable(self._unknown.values())
         found += rival_conditions(context.rivals)
         found += self._expiry(announcements, is_trusted=not obstacle)
         if obstacle:
@@ -259,6 +274,8 @@ class NoticeOffice:
                 return not obstacle and self._expiring is not None
             if topic.startswith((DISK, REACH)):
                 return self._storages.has_measured(topic)
+            if topic.startswith(UNKNOWN_TOPIC):
+                return topic.removeprefix(UNKNOWN_TOPIC) in self._unknown
             if topic == CONFIGURATION_TOPIC:
                 return not self._context.reload_errors
             return topic == _CLOCK or topic.startswith((OUTBOX_TOPIC, SNAPSHOT_TOPIC, RIVALS_TOPIC))

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from strongroom import clock
+from strongroom.clock import utc_text
 from strongroom.daemons.director.catalog.incidents import Condition
 from strongroom.daemons.director.catalog.snapshots import (
     false_snapshots,
@@ -14,11 +15,12 @@ from strongroom.daemons.director.catalog.snapshots import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from strongroom.daemons.director.catalog.database import Catalog
 
 TOPIC: Final = "snapshot:"
+UNKNOWN_TOPIC: Final = "unknown:"
 # Beyond that the false snapshots of a client are told together: an agent can make any number.
 _MOST_OF_ONE: Final = 20
 
@@ -64,3 +66,28 @@ def suspect_snapshots(catalog: Catalog) -> Iterator[Condition]:
             client=one.client,
             storage=one.storage,
         )
+
+
+def unknown_snapshots(storage: str, made: Mapping[str, int]) -> list[Condition]:
+    """Snapshots in a repository whose runs the catalog does not know. made: id -> when it was."""
+    if not made:
+        return []
+    newest = max(made, key=made.__getitem__)
+    first, last = (utc_text(time_ns)[:16].replace("T", " ") for time_ns in _ends(made.values()))
+    return [
+        Condition(
+            event="snapshots-unknown",
+            topic=UNKNOWN_TOPIC + storage,
+            title=f"the catalog lacks snapshots that are in storage {storage}",
+            detail=f"{len(made):,}, of {first} to {last} UTC, the newest is {newest[:16]}. Their "
+            "runs are unknown, as after a return to an older copy of the catalog",
+            remedy=f"strongroom catalog rebuild --storage {storage}; if the catalog is no older "
+            "copy, find out first what made them",
+            since_ns=clock.now_ns(),
+            storage=storage,
+        )
+    ]
+
+
+def _ends(times: Collection[int]) -> tuple[int, int]:
+    return min(times), max(times)

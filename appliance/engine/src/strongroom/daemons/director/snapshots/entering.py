@@ -52,6 +52,18 @@ def run_of(context: DirectorContext, snapshot: Snapshot) -> RunRecord | None:
     return run if is_its and run.is_final else None
 
 
+def is_of_lost_run(context: DirectorContext, snapshot: Snapshot) -> bool:
+    """Whether it names a run of which the catalog knows nothing."""
+    run_id = run_tag(snapshot)
+    if not _is_id(run_id):
+        return False
+    try:
+        load_run(context.catalog, run_id)
+    except UnknownNameError:
+        return True
+    return False
+
+
 def new_record(
     context: DirectorContext, repository: Repository, storage: str, snapshot: Snapshot
 ) -> SnapshotRecord:

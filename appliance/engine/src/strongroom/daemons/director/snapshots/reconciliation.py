@@ -53,6 +53,7 @@ from strongroom.daemons.director.snapshots.entering import (
     batches,
     enter,
     enter_late,
+    is_of_lost_run,
     new_record,
     run_of,
 )
@@ -78,6 +79,8 @@ class Reconciled(msgspec.Struct, frozen=True):
     """Ids of snapshots: marked as gone, back again, added; and refused, with the reason.
 
     verdicts: what was found to be wrong with snapshots, "" for those found sound after all.
+    unknown: those of the refused that name a run that the catalog does not know, and when they were
+    made: the catalog may be an old copy. there: all in the repository.
     """
 
     gone: tuple[str, ...] = ()
@@ -85,6 +88,8 @@ class Reconciled(msgspec.Struct, frozen=True):
     entered: tuple[str, ...] = ()
     refused: dict[str, str] = {}
     verdicts: dict[str, str] = {}
+    unknown: dict[str, int] = {}
+    there: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.gone or self.returned or self.entered or self.refused or self.verdicts)
@@ -115,12 +120,20 @@ class Reconciler:
     def __init__(self, context: DirectorContext) -> None:
         self._context = context
         self._refused: set[str] = set()
+        self._unknown: dict[str, dict[str, int]] = {}
 
     def reconcile(self, storage: str) -> Reconciled:
         """Compare catalog and repository of a storage. Blocks; raises what opening does."""
         result = reconcile(self._context, storage, leave_out=self._refused)
         self._refused.update(result.refused)
-        return result
+        known = known_snapshots(self._context.catalog)
+        unknown = {
+            name: made_ns
+            for name, made_ns in {**self._unknown.get(storage, {}), **result.unknown}.items()
+            if name in result.there and name not in known
+        }
+        self._unknown[storage] = unknown
+        return msgspec.structs.replace(result, unknown=unknown)
 
 
 def reconcile(
@@ -147,6 +160,7 @@ def reconcile(
             note_returned(context.catalog, ids, GONE)
         found: list[Snapshot] = []
         refused: dict[str, str] = {}
+        unknown: dict[str, int] = {}
         records: list[SnapshotRecord] = []
         lates: list[SnapshotRecord] = []
         if not names.keys() <= known.keys() | set(leave_out):
@@ -162,6 +176,8 @@ def reconcile(
                     records.append(new_record(context, repository, storage, one))
                 elif isinstance(late := _late(context, storage, one, names[one.id]), str):
                     refused[one.id] = late
+                    if is_of_lost_run(context, one):
+                        unknown[one.id] = names[one.id]
                 else:
                     lates.append(late)
             records, failed = walked(context, storage, records)
@@ -176,7 +192,15 @@ def reconcile(
     entered = tuple(record.id for record in records if record.id not in unfit)
     _note_generations(context, [one for one in found if one.id in entered])
     verdicts |= {one.id: one.false_reason for one in records if one.false_reason}
-    result = Reconciled(tuple(gone), tuple(returned), entered, {**refused, **unfit}, verdicts)
+    result = Reconciled(
+        tuple(gone),
+        tuple(returned),
+        entered,
+        {**refused, **unfit},
+        verdicts,
+        unknown,
+        frozenset(names),
+    )
     _tell(context, storage, result, mine)
     return result
 
