@@ -423,6 +423,7 @@ def test_the_bytes_of_a_copy_made_ahead_are_limited_and_its_faults_shared(tmp_pa
     daemon = Daemon(tmp_path)
     faults = FaultStore(daemon.peer(MAINTENANCE, is_far=True), [Fault("put", "packs", 2, "error")])
     store = LimitedStore(faults, Counting())
+    store.prepare()
     try:
         connect_ahead(store, 1)
         store.put("packs", NAME, DATA)

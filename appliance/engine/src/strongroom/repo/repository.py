@@ -134,7 +134,8 @@ class Repository:
             data = store.get("config", "config")
         except ObjectMissingError as error:
             raise RepositoryNotFoundError(
-                f"there is no repository at {store.location}; make one with strongroom init"
+                f"there is no repository at {store.location}; mount its disk, or make one with "
+                "strongroom init"
             ) from error
         stored = decode_config(data)
         key = find_key(store, stored.config, secret, meanwhile)

@@ -58,7 +58,7 @@ class LocalRoot:
             except (FileNotFoundError, NotADirectoryError) as error:
                 raise RepositoryNotFoundError(
                     f"there is no repository at {os.fsdecode(self.path)} ({error.strerror}); "
-                    "make one with strongroom init"
+                    "mount its disk, or make one with strongroom init"
                 ) from error
             except OSError as error:
                 self.fail("open", b"", error)

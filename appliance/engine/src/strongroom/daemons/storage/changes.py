@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from strongroom.daemons.storage.incoming_payload import Incoming
+    from strongroom.daemons.storage.provenance import Provenance
     from strongroom.daemons.storage.rights import StorageRights
     from strongroom.daemons.storage.served_repository import ServedRepository
     from strongroom.daemons.storage.settings import StorageLimits
@@ -73,7 +74,6 @@ class Changes:
         places: UploadPlaces,
     ) -> None:
         self._served = served
-        self._book = served.book
         self._store = store
         self._rights = rights
         self._limits = limits
@@ -82,6 +82,10 @@ class Changes:
         self._places = places
         self._uploads: dict[int, Upload] = {}
         self._undo: dict[str, float] = {}
+
+    @property
+    def _book(self) -> Provenance:
+        return self._served.book
 
     @property
     def has_uploads(self) -> bool:

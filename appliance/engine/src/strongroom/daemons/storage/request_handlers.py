@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from strongroom.daemons.storage.accounts import JobBandwidth
     from strongroom.daemons.storage.incoming_payload import Incoming
+    from strongroom.daemons.storage.provenance import Provenance
     from strongroom.daemons.storage.response_writer import ResponseWriter
     from strongroom.daemons.storage.rights import StorageRights
     from strongroom.daemons.storage.served_repository import ServedRepository
@@ -75,7 +76,6 @@ class RequestHandlers:
     ) -> None:
         self._serving = serving
         self._served = served
-        self._book = served.book
         self._store = store
         self._rights = rights
         self._bandwidth = bandwidth
@@ -110,6 +110,10 @@ class RequestHandlers:
             FrameType.PROBE: self._probe,
         }
 
+    @property
+    def _book(self) -> Provenance:
+        return self._served.book
+
     def close(self) -> None:
         """The connection has ended."""
         self.changes.close()
@@ -120,7 +124,8 @@ class RequestHandlers:
     def held_for_names(self) -> int:
         """What a request takes whose answer is names."""
         view = self._rights.view
-        count = 0 if view is None else self._served.quotas.objects(view)
+        is_known = view is not None and self._served.is_there
+        count = self._served.quotas.objects(view) if view is not None and is_known else 0
         return max(_HELD_FOR_NAMES, _HELD_FOR_A_NAME * count)
 
     def _list(self, frame: Frame) -> None:
@@ -206,6 +211,7 @@ class RequestHandlers:
         self._answers.send(None)
 
     def _prepare(self, frame: Frame) -> None:
+        self._served.make()
         self._store.prepare()
         self._answers.send(None)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from strongroom.clock import SECOND_NS
+from strongroom.daemons.daily_log import DailyLog
 from strongroom.daemons.storage.accounts import Quotas
 from strongroom.daemons.storage.provenance import (
     DOUBTED,
@@ -19,7 +23,12 @@ from strongroom.daemons.storage.provenance import (
 )
 from strongroom.daemons.storage.trusted_clock import TrustedClock
 from strongroom.daemons.storage.uploads import CLIENT_END, CLIENT_KINDS, CLIENT_START
-from strongroom.errors import ObjectMissingError, RepositoryNotFoundError
+from strongroom.errors import (
+    ObjectMissingError,
+    RepositoryNotFoundError,
+    StoreError,
+    StrongroomError,
+)
 from strongroom.repo.keys.owners import SHARED
 from strongroom.stores.local_place import require_own_folder
 from strongroom.stores.store import KINDS
@@ -33,8 +42,27 @@ if TYPE_CHECKING:
     from strongroom.stores.store import Kind
 
 
+log = logging.getLogger("strongroom.storage")
+
+_Marks = tuple[tuple[int, int], tuple[int, int] | None]
+
+
+class _Opened(NamedTuple):
+    """What is open of a repository. marks: device and inode of its folder, and of its config."""
+
+    book: Provenance
+    time: TrustedClock
+    quotas: Quotas
+    entered: int
+    marks: _Marks
+
+
 class ServedRepository:
-    """Opened when the daemon starts, which creates the folder if needed.
+    """A device: its repository is open while it is there, which a disk may not be.
+
+    Without a repository nothing is served, and nothing is written below its folder, which may be
+    the place where a disk is mounted later. `generation` changes whenever the repository appears,
+    goes, or is another; connections of before must end.
 
     Raises StoreError, and RepositoryExistsError where the folder holds something else.
     """
@@ -54,31 +82,130 @@ class ServedRepository:
         self.folder = folder
         self.limits = limits
         self.open_store = open_store
+        self.generation = 0
+        self._lock = threading.Lock()
+        self._opened: _Opened | None = None
+        self._told = DailyLog(log)
         require_own_folder(folder)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        store = open_store()
+        if self._marks() is None:
+            log.warning("%s: %s", name, self._absence())
+        else:
+            self._opened = self._open()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the repository is open."""
+        return self._opened is not None
+
+    @property
+    def book(self) -> Provenance:
+        """Its provenance. Raises RepositoryNotFoundError, as the others do."""
+        return self._present().book
+
+    @property
+    def time(self) -> TrustedClock:
+        """Its trusted clock."""
+        return self._present().time
+
+    @property
+    def quotas(self) -> Quotas:
+        """What its clients use."""
+        return self._present().quotas
+
+    @property
+    def entered(self) -> int:
+        """How many objects had no entry when it was opened."""
+        return 0 if self._opened is None else self._opened.entered
+
+    def refresh(self) -> None:
+        """Open it if it is there again, or another; close it if it is gone."""
+        with self._lock:
+            opened = self._opened
+            # One that is being made has no config yet, and perhaps no folders.
+            marks = self._marks(is_begun=opened is not None and opened.marks[1] is None)
+            if opened is not None and marks is not None and _are_same(opened.marks, marks):
+                self._opened = opened._replace(marks=marks)
+                return
+            if opened is not None:
+                self._opened = None
+                self.generation += 1
+                log.error("%s: the repository is gone, or another: %s", self.name, self._absence())
+            if marks is None:
+                return
+            try:
+                self._opened = self._open()
+            except StrongroomError as error:
+                self._told.error("open", f"{self.name}: {error}")
+                return
+            self._told.forget("open")
+            self.generation += 1
+            log.warning("%s: the repository is there", self.name)
+
+    def make(self) -> None:
+        """Make its folder and open it, for whoever makes a repository. Raises StoreError."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open()
+
+    def require(self) -> None:
+        """Raise RepositoryNotFoundError while it is not there."""
+        self._present()
+
+    def _present(self) -> _Opened:
+        if self._opened is None:
+            raise RepositoryNotFoundError(self._absence())
+        return self._opened
+
+    def _absence(self) -> str:
+        return (
+            f"there is no repository in {os.fsdecode(self.folder)}: mount its disk, or make one "
+            "with `strongroom init`"
+        )
+
+    def _marks(self, *, is_begun: bool = False) -> _Marks | None:
+        """Of what is there now; None without a repository, or (`is_begun`) one that is made."""
         try:
-            self.book = Provenance(folder)
-            self.time = TrustedClock(name, os.path.join(folder, FOLDER))
+            folder = _identity(self.folder)
+            with suppress(FileNotFoundError):
+                return folder, _identity(os.path.join(self.folder, b"config"))
+            is_begun = is_begun or os.path.isdir(os.path.join(self.folder, b"packs"))
+            return (folder, None) if is_begun else None
+        except OSError:
+            return None
+
+    def _open(self) -> _Opened:
+        try:
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        except OSError as error:
+            shown = os.fsdecode(self.folder)
+            raise StoreError(f"could not make {shown}: {error}; fix the cause") from error
+        book = Provenance(self.folder)
+        store = self.open_store()
+        try:
+            time = TrustedClock(self.name, os.path.join(self.folder, FOLDER))
             self.abandoned = store.remove_abandoned()
-            self.entered = 0
+            entered = 0
             for kind in KINDS:
                 present = list(store.list(kind))
-                self.entered += self.book.reconcile(kind, present, partial(_client, store, kind))[0]
+                entered += book.reconcile(kind, present, partial(_client, store, kind))[0]
         finally:
             store.close()
-        usage = self.book.usage()
+        usage = book.usage()
         used = {client: one.stored_bytes + one.charge_bytes for client, one in usage.items()}
         objects = {client: one.objects for client, one in usage.items()}
-        self.quotas = Quotas(limits, used, objects)
+        marks = self._marks() or (_identity(self.folder), None)
+        return _Opened(book, time, Quotas(self.limits, used, objects), entered, marks)
 
     def set_limits(self, limits: StorageLimits) -> None:
         """Apply a changed configuration."""
         self.limits = limits
-        self.quotas.limits = limits
+        if self._opened is not None:
+            self._opened.quotas.limits = limits
 
     def repository_id(self) -> bytes:
         """The id of the repository, b"" while there is none."""
+        if self._opened is None:
+            return b""
         store = self.open_store()
         try:
             line = store.get("config", "config").partition(b"\n")[0]
@@ -98,7 +225,9 @@ class ServedRepository:
         self.quotas.count(client, size_bytes - before)
 
     def gauges(self) -> Iterator[tuple[str, Labels, float]]:
-        """The metrics of this repository."""
+        """The metrics of this repository, none while it is not there."""
+        if self._opened is None:
+            return
         mine = ("repository", self.name)
         usage: dict[str, tuple[int, int]] = {}
         for client, one in self.book.usage().items():
@@ -126,7 +255,18 @@ class ServedRepository:
 
     def close(self) -> None:
         """Close the database."""
-        self.book.close()
+        if self._opened is not None:
+            self._opened.book.close()
+
+
+def _are_same(before: _Marks, now: _Marks) -> bool:
+    """Whether it is the same repository on the same file system; it may have been made since."""
+    return before[0] == now[0] and before[1] in (None, now[1])
+
+
+def _identity(path: bytes) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
 
 
 def _client(store: ServableStore, kind: Kind, name: str) -> bytes:

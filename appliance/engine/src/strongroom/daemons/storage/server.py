@@ -257,12 +257,15 @@ class StorageServer:
             now = clock.elapsed_seconds()
             self._strangers.flush()
             self.serving.lines.flush()
+            self.serving.watch_repositories()
             self.serving.watch_clocks()
             with self._lock:
                 sessions = list(self._sessions)
                 self._threads = [thread for thread in self._threads if thread.is_alive()]
             for session in sessions:
-                if session.is_late(now):
+                if session.is_of_the_past:
+                    session.channel.shutdown()
+                elif session.is_late(now):
                     text = "%s: disconnected: too little data arrives"
                     self.serving.lines.say(logging.WARNING, session.peer, text, session.shown)
                     session.channel.shutdown()

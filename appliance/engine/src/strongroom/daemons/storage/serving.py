@@ -77,7 +77,10 @@ class Serving:
             served.set_limits(limits)
 
     def repository(self, wanted: str) -> ServedRepository:
-        """The repository of a name or id; "" is the first. Raises RepositoryNotFoundError."""
+        """The repository of a name or id; "" is the first. Raises RepositoryNotFoundError.
+
+        It may not be there: see ServedRepository.
+        """
         if not wanted:
             return next(iter(self._repositories.values()))
         if wanted in self._repositories:
@@ -99,11 +102,20 @@ class Serving:
     def watch_clocks(self) -> None:
         """Update the trusted clock of every repository; called every second."""
         for served in self._repositories.values():
-            served.time.watch()
+            if served.is_there:
+                served.time.watch()
+
+    def watch_repositories(self) -> None:
+        """See which are there; called every second."""
+        for served in self._repositories.values():
+            served.refresh()
 
     def confirm_clock(self, who: str) -> tuple[int, int]:
         """Trust the clock; returns the time of Minimum Retention before and after."""
-        times = [one.time.confirm(who, one.book) for one in self._repositories.values()]
+        there = [one for one in self._repositories.values() if one.is_there]
+        if not there:
+            raise RepositoryNotFoundError("no repository is there; mount its disk first")
+        times = [one.time.confirm(who, one.book) for one in there]
         return min(before for before, _ in times), times[0][1]
 
     def pause(self, seconds: float) -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from strongroom.daemons.storage.accounts import JobBandwidth
+    from strongroom.daemons.storage.served_repository import ServedRepository
     from strongroom.daemons.storage.serving import Serving
     from strongroom.daemons.storage.shares import ClientShare
     from strongroom.net.channels.channel import Channel
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strongroom.storage")
 
+# Requests that a daemon answers whose disk is not mounted.
+_WITHOUT_REPOSITORY: Final = frozenset((FrameType.PREPARE, FrameType.METRICS))
 # An honest client gives up at the first refusal; more would only fill the log.
 _MOST_REFUSALS: Final = 100
 _SILENT: Final = frozenset((FrameType.DATA, FrameType.ABORT))
@@ -77,6 +80,8 @@ class Session:
         self.shown = f"{channel.peer} at {address}"
         self.answers = ResponseWriter(channel, serving.limits)
         self._job: str | None = None
+        self._served: ServedRepository | None = None
+        self._generation = 0
         self._next_request_at = 0.0
         self._is_idle = False
         self._refusals = 0
@@ -109,6 +114,11 @@ class Session:
             self._say(logging.WARNING, "disconnected: %s", error)
         finally:
             self._end()
+
+    @property
+    def is_of_the_past(self) -> bool:
+        """Whether the repository has gone, come, or changed since this connection began."""
+        return self._served is not None and self._generation != self._served.generation
 
     def is_late(self, now: float) -> bool:
         """Whether the peer has not done its part in time.
@@ -176,12 +186,14 @@ class Session:
             verbs = self._serving.admission.verbs(self.peer)
             rights = rights_of(self.peer, verbs, hello.view_as, grant)
             served = self._serving.repository(hello.repository)
+            served.refresh()
+            self._served, self._generation = served, served.generation
             self._rights = as_client(rights, self.peer, served.repository_id())
+            if self._rights.client:
+                served.book.learn_name(self._rights.client, self.peer.name)
         except StrongroomError as error:
             self.answers.fail(error)
             raise PeerRefusedError(str(error)) from error
-        if self._rights.client:
-            served.book.learn_name(self._rights.client, self.peer.name)
         self._store: ServableStore = served.open_store()
         self._bandwidth: JobBandwidth = self._serving.bandwidths.enter(self.peer.name, hello.job)
         self._requests = RequestHandlers(
@@ -221,6 +233,8 @@ class Session:
             if handler is None:
                 raise ProtocolError(f"a request of type {frame.type} is unknown, or out of place")
             self._rights.require_request(FrameType(frame.type))
+            if self._served is not None and frame.type not in _WITHOUT_REPOSITORY:
+                self._served.require()
             handler(frame)
         except (ConnectionLostError, PeerRefusedError):
             raise
