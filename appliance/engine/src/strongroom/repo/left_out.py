@@ -23,7 +23,8 @@ _RULES_BYTES: Final = 16 << 20
 class LeftOut(msgspec.Struct, frozen=True, array_like=True):
     """Its rules (`filesets.recorded`), and the places that these do not explain.
 
-    places: reason by directory and name, as of `rows.left_out`.
+    rules: b"" where they do not say enough, so that nothing is known of names that are in neither
+    the listing nor the places. places: reason by directory and name, as of `rows.left_out`.
     """
 
     rules: bytes

@@ -153,6 +153,13 @@ def test_the_repository_and_its_cache_are_never_deleted(command: Command, tree: 
     command.run("backup", str(top), "--exclude", str(top / "nothing"), key_file=command.put_key)
     # The repository and the home have new names since then, which the snapshot does not have.
     restored(command, f"latest:{top}")
+    for inside in ("snapshots", "packs"):
+        place = command.repository / inside
+        command.run(
+            "restore", f"latest:{tree}", "--target", str(place), "--delete",
+            key_file=command.restore_key,
+        )  # fmt: skip
+        (place / "file").unlink()
     command.run("check", key_file=command.restore_key)
     command.run("backup", str(tree), key_file=command.put_key)
 

@@ -270,10 +270,10 @@ class _Backup:
                     raise SourceError(f"there is nothing to back up in {shown or 'no path'}")
                 self._write_index()
                 self._warn_of_own_repository(coordinator)
-                left_out = None
-                if recorded == paths:
-                    left_out = self._left_out(coordinator, shards.recorded_rules)
-                else:
+                # The rules say nothing of names beside those that were listed.
+                rules = shards.recorded_rules if recorded == paths else b""
+                left_out = self._left_out(coordinator, rules)
+                if recorded != paths:
                     self._warnings.append(
                         f"{len(paths):,} paths are too many for the snapshot, which records the "
                         f"{len(recorded):,} folders above them, so restore --delete will remove "

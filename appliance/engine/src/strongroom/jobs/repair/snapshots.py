@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from strongroom.jobs.check.pages import PageAnswer, PageChecker
     from strongroom.repo.index.index import Index
     from strongroom.repo.leases import Lease
+    from strongroom.repo.left_out import LeftOut
     from strongroom.repo.packs import PackFooter
     from strongroom.repo.repository import Repository
     from strongroom.repo.snapshots import Snapshot
@@ -120,12 +121,19 @@ def replace_snapshot(
             pages=pages,
             totals=totals,
             error_count=old.error_count + loss.row_count,
-            # Where names are lost, nothing may be deleted for want of them.
-            left_out=None if loss.ranges else old.left_out,
+            left_out=_left_out(loss),
         )
         new_id = repository.commit(new, lease).id
     repository.store.delete("snapshots", old.id)
     return new_id
+
+
+def _left_out(loss: SnapshotLoss) -> LeftOut | None:
+    """What was left out; where names are lost, nothing may be deleted for want of them."""
+    left_out = loss.snapshot.left_out
+    if left_out is None or not loss.ranges:
+        return left_out
+    return msgspec.structs.replace(left_out, rules=b"")
 
 
 def without_content(rows: Rows, lost: list[int]) -> Rows:

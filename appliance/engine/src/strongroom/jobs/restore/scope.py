@@ -176,11 +176,21 @@ class Scope:
                 break
             path = above
         here = _where(b".")
-        if (here.device, here.inode) in self._in_use:
+        if (here.device, here.inode) in self._in_use or (is_first and self._is_in_use()):
             return Spared.IN_USE
         if not place or not self._stays or here.is_beside(_where(b"..")):
             return None
         return None if self._backed_up.source_of(place) in self._mounts else Spared.MOUNT
+
+    def _is_in_use(self) -> bool:
+        """Whether a directory above the working directory is in use."""
+        above = b".."
+        last: tuple[int, int] | None = None
+        while (found := _identity(above)) != last and found is not None:
+            if found in self._in_use:
+                return True
+            last, above = found, above + b"/.."
+        return False
 
     def spared(
         self, place: bytes, names: Sequence[bytes], statuses: Sequence[os.stat_result]

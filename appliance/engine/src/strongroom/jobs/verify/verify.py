@@ -203,9 +203,6 @@ class _Verification:
         listing = Listing.of(self._snapshot, reader, _LISTING_PAGES, takes_any_xattrs=True)
         windows = Windows(submit, Marks())
         path = self._options.subpath
-        # Without a record of what was left out, what is extra is not known.
-        self._finds_extra = self._finds_extra and self._snapshot.left_out is not None
-        self._searched_extra = self._finds_extra
         if self._finds_extra:
             self._scope = Scope(
                 self._snapshot,
@@ -216,6 +213,8 @@ class _Verification:
                 (*self._options.in_use, *program_folders(), *store_folders(self._repository.store)),
                 crosses=not self._options.stays_on_mount,
             )
+            # Without a record of what was left out, what is extra is not known.
+            self._finds_extra = self._searched_extra = self._scope.is_known
         if not path:
             totals = self._snapshot.totals
             files = totals.files + totals.directories + totals.others
