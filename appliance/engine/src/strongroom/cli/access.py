@@ -13,6 +13,7 @@ from strongroom.repo.keys.files import import_key
 from strongroom.repo.repository import Repository
 from strongroom.stores.capabilities import connect_ahead
 from strongroom.stores.local import LocalStore
+from strongroom.text_marks import BYTE_ORDER_MARK
 
 if TYPE_CHECKING:
     import argparse
@@ -143,11 +144,25 @@ def _open(store: Store, settings: Settings, terminal: Terminal, module: str) -> 
     passphrase = given_passphrase(settings, terminal)
     if passphrase is not None:
         meanwhile = partial(import_module, module) if module else None
-        return Repository.open(store, passphrase, meanwhile)
+        try:
+            return Repository.open(store, passphrase, meanwhile)
+        except WrongKeyError:
+            # Older versions took the mark that an editor put into the file for a part of it.
+            if not settings.password_file or not _has_mark(settings.password_file):
+                raise
+            return Repository.open(store, BYTE_ORDER_MARK + passphrase)
     try:
         return Repository.open(store, None)
     except WrongKeyError:
         return _open_asking(store, terminal)
+
+
+def _has_mark(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK
+    except OSError:
+        return False
 
 
 def _open_asking(store: Store, terminal: Terminal) -> Repository:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from strongroom.errors import UsageError
 from strongroom.printable import printable
+from strongroom.text_marks import has_typographic_quotes, plain_text
 
 if TYPE_CHECKING:
     from strongroom.cli.settings import Settings
@@ -58,10 +59,15 @@ def given_passphrase(settings: Settings, terminal: Terminal) -> bytes | None:
     """Give the passphrase that the options or the environment state; None if they state none."""
     if settings.password_file and settings.password_command:
         raise UsageError("--password-file and --password-command exclude each other")
+    found = None
     if settings.password_file:
-        return passphrase_from_file(settings.password_file, terminal)
-    if settings.password_command:
-        return passphrase_from_command(settings.password_command)
+        found = passphrase_from_file(settings.password_file, terminal)
+    elif settings.password_command:
+        found = passphrase_from_command(settings.password_command)
+    if found is not None:
+        if has_typographic_quotes(found):
+            terminal.warn("the passphrase stands in typographic quotes, which are part of it")
+        return found
     if settings.password is not None:
         return _first_line(os.fsencode(settings.password), "variable STRONGROOM_PASSWORD")
     return None
@@ -95,7 +101,7 @@ def choose_passphrase(question: str) -> bytes:
 
 
 def _first_line(text: bytes, origin: str) -> bytes:
-    passphrase = text.split(b"\n", 1)[0].removesuffix(b"\r")
+    passphrase = plain_text(text, f"the {origin}").split(b"\n", 1)[0].removesuffix(b"\r")
     if not passphrase:
         raise UsageError(f"the {origin} holds no passphrase: its first line is empty")
     return passphrase

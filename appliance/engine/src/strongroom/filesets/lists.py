@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from strongroom.errors import RefusedError, SourceError
+from strongroom.errors import RefusedError, SourceError, UsageError
 from strongroom.sources.shell import run_command
+from strongroom.text_marks import plain_text
 
 _LIST_BYTES_LIMIT: Final = 64 << 20
 
@@ -26,4 +27,8 @@ def listed_lines(text: str, *, allow_commands: bool) -> list[bytes]:
                 data = file.read(_LIST_BYTES_LIMIT)
     except OSError as error:
         raise SourceError(f"cannot read the list of files {text!r}: {error.strerror}") from error
+    try:
+        data = plain_text(data, f"the list of files {text!r}")
+    except UsageError as error:
+        raise SourceError(str(error)) from error
     return [line for line in (line.strip() for line in data.splitlines()) if line]

@@ -65,7 +65,7 @@ def resolve_fileset(spec: FileSetSpec, *, allow_commands: bool = False) -> Resol
                 left_out = refusal(root, include)
             except (SourceError, OSError) as error:
                 named = f"named by FileSet {spec.name}"
-                problems.append(missing_path(name.strip(b"/"), error, named))
+                problems.append(missing_path(name.strip(b"/"), error, named, name))
                 continue
             if left_out:
                 notes.append(f"{shown} is left out: {left_out}")

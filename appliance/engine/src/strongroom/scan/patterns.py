@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom.errors import UsageError
 from strongroom.printable import printable
 from strongroom.scan.globs import fold_case, is_literal, resolved_glob, translate_glob
+from strongroom.text_marks import has_typographic_quotes, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -173,7 +174,7 @@ def read_pattern_file(path: bytes) -> list[bytes]:
     """
     try:
         with open(path, "rb") as file:
-            lines = file.read().split(b"\n")
+            lines = plain_text(file.read(), printable(path)).split(b"\n")
     except OSError as error:
         shown = printable(path)
         raise UsageError(f"cannot read the patterns in {shown}: {error.strerror}") from error
@@ -194,6 +195,11 @@ def _kind(rule: _Rule) -> tuple[bool, bool, bool]:
 
 def _parse(pattern: bytes, ignores_case: bool) -> _Rule:
     text = pattern
+    if has_typographic_quotes(pattern):
+        raise UsageError(
+            f"pattern {printable(pattern)} stands in typographic quotes: write it without them. "
+            "For a name that has them put the first into brackets"
+        )
     takes_back = text.startswith(b"!")
     if takes_back or text.startswith((b"\\!", b"\\#")):
         text = text[1:]

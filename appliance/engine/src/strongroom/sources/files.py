@@ -10,6 +10,7 @@ from strongroom.errors import SourceError, UsageError
 from strongroom.printable import printable
 from strongroom.scan.mounts import file_system_type, lies_below
 from strongroom.sources.problem import Problem
+from strongroom.text_marks import has_typographic_quotes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ class FilesSource:
                 found.add(settled_path(path, real))
             except SourceError as error:
                 failures.append(error)
-                problems.append(missing_path(_absolute(path), error))
+                problems.append(missing_path(_absolute(path), error, typed=path))
         if not found:
             more = f", nor {len(failures) - 1:,} others that were named" if failures[1:] else ""
             raise SourceError(f"{failures[0]}{more}")
@@ -114,9 +115,13 @@ def _doubt(typed: bytes, settled: bytes, held: tuple[bytes, ...]) -> str:
     )
 
 
-def missing_path(path: bytes, error: Exception, named: str = "named") -> Problem:
+def missing_path(
+    path: bytes, error: Exception, named: str = "named", typed: bytes = b""
+) -> Problem:
     """The problem of a path that a person named, and what says that nothing is there."""
     reason = error.strerror if isinstance(error, OSError) else str(error).rpartition(": ")[2]
+    if has_typographic_quotes(typed) or (typed[:1] in (b"'", b'"') and typed[:1] == typed[-1:]):
+        reason = f"{reason}; write the path without quotes"
     return Problem(path, 0, f"{named}, but nothing of it is backed up: {reason}")
 
 

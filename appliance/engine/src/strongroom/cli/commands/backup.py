@@ -17,6 +17,7 @@ from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, PathMissingError, Usag
 from strongroom.printable import printable
 from strongroom.scan.share_folders import DEFAULT_SHARE_BELOW, share_folders
 from strongroom.sources.files import FilesSource
+from strongroom.text_marks import plain_text
 
 if TYPE_CHECKING:
     import argparse
@@ -237,9 +238,12 @@ def _listed_paths(arguments: argparse.Namespace) -> list[bytes]:
     for name, end in lists:
         try:
             with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
-                paths = [path for path in file.read().split(end) if path]
+                text = file.read()
         except OSError as error:
             raise UsageError(f"--files-from {printable(name)}: {error.strerror}") from error
+        if end == b"\n":
+            text = plain_text(text, printable(name))
+        paths = [path for path in text.split(end) if path]
         if any(b"\0" in path for path in paths):
             raise UsageError(f"{printable(name)} holds NUL: give it as --files-from-raw")
         if not paths:
