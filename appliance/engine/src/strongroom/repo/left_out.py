@@ -17,7 +17,7 @@ from strongroom.rows.left_out import MOST_BYTES
 
 _VERSION: Final = b"\1"
 # Rules are bytes like others here: what they may be is decided where they are applied.
-_RULES_BYTES: Final = 16 << 20
+_RULES_BYTES: Final = 4 << 20
 
 
 class LeftOut(msgspec.Struct, frozen=True, array_like=True):
