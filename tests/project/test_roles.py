@@ -93,3 +93,42 @@ def test_hardening_sets_nothing_that_tuning_sets():
     assert len(found["hardening"]) > 20
     assert len(found["kernel_tuning"]) > 10
     assert not found["hardening"] & found["kernel_tuning"]
+
+
+def tasks_of(tasks):
+    """All tasks, those in blocks too."""
+    for task in tasks or []:
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from tasks_of(task.get(part))
+
+
+def test_no_task_shows_or_logs_a_secret():
+    """What makes a secret, and what gives one to a program or a file."""
+    secret = re.compile(
+        r"ansible\.builtin\.password|enrolment_token|_token\.stdout|(?<!_)passphrase }}|'token', '--out'"
+    )
+    found = []
+    for path in sorted(PROJECT.glob("roles/*/tasks/**/*.yml")):
+        for task in tasks_of(yaml.safe_load(path.read_text())):
+            own = {name: value for name, value in task.items() if name not in ("block", "rescue", "always", "when")}
+            makes = "token" in str(own.get("ansible.builtin.command", "")) and "'--out', '-'" in str(own)
+            if (secret.search(str(own)) or makes) and task.get("no_log") is not True:
+                found.append("%s: %s" % (path.relative_to(PROJECT), task.get("name")))
+    assert found == []
+
+
+def test_files_of_secrets_are_for_their_owner_and_who_needs_them():
+    """A mode stands with each file that a role writes, and no secret is readable for all."""
+    wrong = []
+    for path in sorted(PROJECT.glob("roles/*/tasks/**/*.yml")):
+        for task in tasks_of(yaml.safe_load(path.read_text())):
+            for module in ("ansible.builtin.copy", "ansible.builtin.template"):
+                written = task.get(module)
+                if not isinstance(written, dict):
+                    continue
+                mode = str(written.get("mode", ""))
+                is_secret = re.search(r"password|key\.pem|token|passphrase|secret", str(written.get("dest", "")))
+                if not mode or (is_secret and mode[-1] != "0"):
+                    wrong.append("%s: %s: mode %s" % (path.relative_to(PROJECT), task.get("name"), mode))
+    assert wrong == []

@@ -1,5 +1,8 @@
 """A compromised agent reports more snapshots than it was told to make, so that good ones go."""
 
+import asyncio
+import threading
+
 import pytest
 
 from kit.director_in_process import OPERATOR, TestDirector, client, in_loop, job
@@ -225,3 +228,30 @@ async def test_a_rebuild_refuses_impossible_totals_too(director, store, applianc
     context = director.service.context
     assert await context.with_repository(rebuild_catalog, context, "main") == 1
     assert await entered(director) == {good} - {false, late}
+
+
+@in_loop
+async def test_snapshots_of_one_client_occupy_one_walk_however_many_it_reports(director):
+    """Walks are few and may take long; an agent that connects again may report another."""
+    await director.open()
+    context = director.service.context
+    begun: list[str] = []
+    end = threading.Event()
+
+    def walk(name: str) -> None:
+        begun.append(name)
+        if name.startswith("web1"):
+            end.wait(60)
+
+    mine = [
+        asyncio.create_task(context.in_walk("web1", walk, f"web1 {number}")) for number in range(9)
+    ]
+    try:
+        while not begun:  # noqa: ASYNC110 - a thread begins it
+            await asyncio.sleep(0.01)
+        await context.in_walk("web2", walk, "web2")
+        assert sorted(begun) == ["web1 0", "web2"]
+    finally:
+        end.set()
+    await asyncio.gather(*mine)
+    assert len(begun) == 10

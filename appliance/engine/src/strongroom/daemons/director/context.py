@@ -93,6 +93,7 @@ class DirectorContext:
     )
 
     walks: Walks = field(default_factory=Walks)
+    walking_turns: dict[str, asyncio.Lock] = field(default_factory=dict)
     walking_threads: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(PROCESSES, thread_name_prefix="walks")
     )
@@ -116,9 +117,16 @@ class DirectorContext:
         place = self.repositories.place(storage)
         return self.walks.walk(place, self.repositories.cache_folder, ids)
 
-    async def in_walk(self, function: Callable[..., _Result], *arguments: object) -> _Result:
-        """Call a blocking function that walks snapshots; raises its exceptions."""
-        return await self._call(self.walking_threads, function, *arguments)
+    async def in_walk(
+        self, client: str, function: Callable[..., _Result], *arguments: object
+    ) -> _Result:
+        """Call a blocking function that walks a snapshot of a client; raises its exceptions.
+
+        A client has one walk at a time: others wait for one of each client at most.
+        """
+        turn = self.walking_turns.setdefault(client, asyncio.Lock())
+        async with turn:
+            return await self._call(self.walking_threads, function, *arguments)
 
     async def with_repository(
         self, function: Callable[..., _Result], *arguments: object

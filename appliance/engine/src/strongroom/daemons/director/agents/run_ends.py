@@ -143,7 +143,7 @@ class RunEnds:
         confirmed = await context.with_repository(confirm_snapshot, context, record, message)
         if confirmed.record is None:
             return confirmed
-        return await context.in_walk(walk_confirmed, context, record, confirmed)
+        return await context.in_walk(record.client, walk_confirmed, context, record, confirmed)
 
 
 def _false_text(snapshot: str, fault: str) -> str:
