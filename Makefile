@@ -40,7 +40,7 @@ LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.1
 .PHONY: help setup demo test test-console test-slow test-browser test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages image iso test-image test-image-long
 .PHONY: setup-ansible test-ansible test-ansible-versions test-fleet lint-ansible sanity-ansible roles collection
-.PHONY: dashboards dashboard-pictures lint-dashboards bench bench-fleet bench-network bench-sharing fuzz man reference docs picture lock clean
+.PHONY: dashboards dashboard-pictures lint-dashboards bench bench-fleet bench-network bench-sharing fuzz fuzz-nightly man reference docs picture lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -212,12 +212,18 @@ bench-sharing: setup  ## measure sharing between clients: make bench-sharing [AR
 fuzz: setup  ## fuzz the decoders: make fuzz [SECONDS_EACH=60] [TARGETS=listing]
 	$(BIN)/pip install --quiet --require-hashes --only-binary :all: \
 	    -r $(ENGINE)/requirements-fuzz.lock
-	cd $(ENGINE) && for target in $(TARGETS); do \
+	cd $(ENGINE) && failed=""; for target in $(TARGETS); do \
 	    corpus="$(CURDIR)/build/fuzz/$$target"; \
+	    mkdir -p "$$corpus.new"; \
 	    $(BIN)/python "fuzz/fuzz_$$target.py" --seeds "$$corpus"; \
-	    $(BIN)/python "fuzz/fuzz_$$target.py" "$$corpus" -max_total_time=$(SECONDS_EACH) \
-	        -artifact_prefix="$(CURDIR)/build/fuzz/$$target-"; \
-	done
+	    $(BIN)/python "fuzz/fuzz_$$target.py" "$$corpus.new" "$$corpus" $$(ls -d "fuzz/corpus/$$target" 2>/dev/null) \
+	        -max_total_time=$(SECONDS_EACH) -timeout=60 \
+	        -artifact_prefix="$(CURDIR)/build/fuzz/$$target-" || failed="$$failed $$target"; \
+	done; \
+	test -z "$$failed" || { echo "failed:$$failed; inputs are in build/fuzz" >&2; exit 1; }
+
+fuzz-nightly: setup  ## fuzz for an hour in all, from the inputs of appliance/engine/fuzz/corpus
+	$(MAKE) fuzz SECONDS_EACH=$$((3600 / $(words $(TARGETS))))
 
 man: setup  ## write the manual pages into build/man1
 	$(BIN)/python -m strongroom.cli.manual_page build/man1

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit.hostile_house import FILES, KINDS, HostileHouse, mutated
+from kit.project import FUZZ
 from kit.rows_strategy import page_groups
 from kit.tiny_backup import read_back
 from strongroom.repo.listing.page import encode_page
@@ -56,6 +57,13 @@ def test_many_changed_objects_stop_no_job(changes):
 )
 def test_what_once_stopped_a_job_does_not_any_more(kind, seed):
     changed_objects([(kind, seed)])
+
+
+def test_inputs_that_a_fuzzer_found_stop_no_job():
+    inputs = sorted((FUZZ / "corpus" / "jobs").iterdir())
+    assert len(inputs) > 20
+    for path in inputs:
+        HOUSE.run_input(path.read_bytes())
 
 
 def listed(groups):

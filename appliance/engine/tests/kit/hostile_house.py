@@ -203,10 +203,11 @@ class HostileHouse:
         pages = [(*first, block, rows, size)]
         return self.add("snapshots", sealed_snapshot(self.attacker.writer, fields, pages))
 
-    def run_all(self) -> None:
+    def run_all(self, *, forks: bool = True) -> None:
         """Every job over all clients, then everything that is done with one snapshot.
 
         Fails where a job for all ends otherwise than it should, or the other client lost anything.
+        forks: whether restores write files, for which they fork.
         """
         whole, quiet = self.whole.for_all_clients(), NullProgress()
         set_aside = SetAside()
@@ -229,7 +230,8 @@ class HostileHouse:
         self._copy()
         for one in listed:
             with suppress(StrongroomError):
-                self.read(one)
+                if one.id != self.kept.id:
+                    self.read(one, forks=forks)
         self._mount()
         repair(whole, RepairOptions(processes=1, dry_run=True), quiet)
         vouch(whole, self.store, quiet)
@@ -238,6 +240,27 @@ class HostileHouse:
         prune(whole, _THOROUGH, quiet)
         repair(whole, RepairOptions(processes=1), quiet)
         assert read_back(self.whole, self.kept.id) == FILES
+
+    def text(self, kind: str) -> bytes:
+        """The text of a kind as the client's own objects have it: what `add_changed` changes."""
+        found: list[bytes] = []
+
+        def look(data: bytes) -> bytes:
+            found.append(data)
+            return data
+
+        self.fresh().add_changed(kind, look)
+        return found[-1]
+
+    def run_input(self, data: bytes) -> None:
+        """Run every job with one object more: its kind by the first byte, then its text.
+
+        What is restored is not written, as nothing may be forked here.
+        """
+        if data:
+            house = self.fresh()
+            house.add_changed(KINDS[data[0] % len(KINDS)], lambda _: data[1:])
+            house.run_all(forks=False)
 
     def _copy(self) -> None:
         target = new_repository(MemoryStore())
@@ -250,7 +273,7 @@ class HostileHouse:
         assert self.kept.id in {one.original.id for one in copied}
         assert len(copied) + len(left) == len(missing)
 
-    def read(self, listed: Snapshot) -> None:
+    def read(self, listed: Snapshot, *, forks: bool) -> None:
         """List, find, compare, archive, restore and mount one snapshot. StrongroomError."""
         snapshot = self.whole.snapshot(listed.id)
         index = self.whole.for_all_clients().load_index()
@@ -271,7 +294,7 @@ class HostileHouse:
         with suppress(StrongroomError):
             write_archive(BytesIO(), listing, b"", reader, lambda *_: None)
         with tempfile.TemporaryDirectory(dir="/dev/shm") as target, suppress(StrongroomError):
-            options = RestoreOptions(os.fsencode(target), workers=1)
+            options = RestoreOptions(os.fsencode(target), workers=1, dry_run=not forks)
             restore(self.whole, snapshot, options, lambda: nullcontext(NullProgress()), Seen())
 
     def _mount(self) -> None:
