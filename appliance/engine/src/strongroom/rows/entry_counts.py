@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from strongroom.rows.byte_totals import LARGEST_BYTES, bytes_together
-from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE
+from strongroom.rows.rows import COLUMN_COUNT, MODE, MTIME_NS, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from strongroom.rows.rows import Buffer, Rows
 
+_TIMES: Final = np.iinfo(np.int64)
 _FORMAT: Final = 0o170000
 _REGULAR: Final = 0o100000
 _DIRECTORY: Final = 0o040000
@@ -73,6 +74,13 @@ def hole_bytes(rows: Rows) -> int:
     return sum(
         sizes[row] - sum(length for _, length in extents) for row, extents in rows.extents.items()
     )
+
+
+def strange_times(rows: Rows) -> list[int]:
+    """Rows with the first or the last time that fits: theirs lies beyond it."""
+    times = np.frombuffer(rows.stats, "<i8").reshape(-1, COLUMN_COUNT)[:, MTIME_NS]
+    found: list[int] = np.flatnonzero((times == _TIMES.min) | (times == _TIMES.max)).tolist()
+    return found
 
 
 def _sum_of(sizes: np.ndarray[Any, np.dtype[np.int64]]) -> int:

@@ -212,6 +212,11 @@ def without_failures(names: list[bytes], failures: list[UnreadableName]) -> list
     return [name for row, name in enumerate(names) if row not in failed]
 
 
+def fitting_mtime_ns(status: os.stat_result) -> int:
+    """The time of the last change as rows hold it."""
+    return max(_SMALLEST, min(status.st_mtime_ns, _LARGEST))
+
+
 def fitting_columns(status: os.stat_result) -> list[int]:
     """The columns of one status, as `stat_rows` packs them."""
     values = []

@@ -28,6 +28,7 @@ from strongroom.jobs.restore.target_directories import PRIVATE_MODE, pinned, sta
 from strongroom.rows.rows import UNREADABLE
 from strongroom.rows.views import RowView, join_path, split_path
 from strongroom.scan.attributes import SETTABLE_FLAGS
+from strongroom.scan.directory import fitting_mtime_ns
 from strongroom.scan.privileges import bare_directory
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ def make_private(name: bytes) -> None:
 
 
 def _differs(row: RowView, status: os.stat_result) -> bool:
-    return (status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns) != (
+    return (status.st_mode, status.st_uid, status.st_gid, fitting_mtime_ns(status)) != (
         row.mode,
         row.uid,
         row.gid,

@@ -30,6 +30,7 @@ from strongroom.jobs.restore.content import (
 from strongroom.jobs.restore.metadata import clear_protection
 from strongroom.jobs.restore.options import Action, Overwrite
 from strongroom.jobs.restore.target_directories import pinned, temporary_name
+from strongroom.scan.directory import fitting_mtime_ns
 
 if TYPE_CHECKING:
     from strongroom.jobs.restore.new_entries import EntryMaker
@@ -147,7 +148,7 @@ class ExistingEntries:
             os.close(fd)
 
     def _place_file(self, row: RowView, status: os.stat_result) -> Action:
-        looks_same = (status.st_size, status.st_mtime_ns) == (row.size, row.mtime_ns)
+        looks_same = (status.st_size, fitting_mtime_ns(status)) == (row.size, row.mtime_ns)
         if looks_same and self._overwrite is not Overwrite.ALWAYS:
             return self._adjust(row, status)
         layout = layout_of(row)
@@ -184,7 +185,7 @@ class ExistingEntries:
             raise
         finally:
             os.close(fd)
-        was_same = (status.st_size, status.st_mtime_ns) == (row.size, row.mtime_ns)
+        was_same = (status.st_size, fitting_mtime_ns(status)) == (row.size, row.mtime_ns)
         return Action.UNCHANGED if was_same and not written else Action.UPDATED
 
     def give_up_in_place(

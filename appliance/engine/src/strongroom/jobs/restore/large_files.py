@@ -27,6 +27,7 @@ from strongroom.jobs.restore.metadata import reason_of
 from strongroom.jobs.restore.options import Action, EntryKind, Overwrite
 from strongroom.jobs.restore.target_directories import status_of, temporary_name
 from strongroom.rows.rows import UNREADABLE
+from strongroom.scan.directory import fitting_mtime_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +122,7 @@ class LargeFiles:
         layout = layout_of(row)
         lengths = part_lengths(row, maker.source, layout)
         if status is not None and stat.S_ISREG(status.st_mode):
-            looks_same = (status.st_size, status.st_mtime_ns) == (row.size, row.mtime_ns)
+            looks_same = (status.st_size, fitting_mtime_ns(status)) == (row.size, row.mtime_ns)
             if looks_same and self._overwrite is not Overwrite.ALWAYS:
                 tally.step(self._restorer.existing.place(row, status), row.name)
                 return None
@@ -215,7 +216,9 @@ class LargeFiles:
                 os.unlink(file.name)
             raise
         same = file.in_place and file.before is not None and not file.written_bytes
-        looked_same = same and file.before is not None and file.before.st_mtime_ns == row.mtime_ns
+        looked_same = (
+            same and file.before is not None and fitting_mtime_ns(file.before) == row.mtime_ns
+        )
         action = Action.CREATED if file.before is None else Action.UPDATED
         tally.step(Action.UNCHANGED if looked_same else action, row.name)
 

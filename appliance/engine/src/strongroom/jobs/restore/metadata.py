@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from strongroom.jobs.restore.options import EntryKind
 from strongroom.printable import printable
 from strongroom.scan.attributes import SETTABLE_FLAGS, decode_xattrs, is_shadow, read_flags
+from strongroom.scan.directory import fitting_mtime_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +97,7 @@ class MetadataSetter:
         for name, value in missing:
             if not name.startswith(_BEFORE_MODE):
                 self._set_xattr(where, row.name, name, value)
-        if is_new or status.st_mtime_ns != row.mtime_ns:
+        if is_new or fitting_mtime_ns(status) != row.mtime_ns:
             self.set_times(where, row)
         if flags and (row.flags or not is_new):
             self.set_flags(where, row.name, row.mode, row.flags)
@@ -108,7 +109,7 @@ class MetadataSetter:
 
     def has_same_attributes(self, where: Place, row: RowView, status: os.stat_result) -> bool:
         """Whether everything that `settle` sets is already right."""
-        if (status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns) != (
+        if (status.st_mode, status.st_uid, status.st_gid, fitting_mtime_ns(status)) != (
             row.mode,
             row.uid,
             row.gid,

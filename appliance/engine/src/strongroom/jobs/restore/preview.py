@@ -15,6 +15,7 @@ from strongroom.jobs.restore.target_directories import status_of
 from strongroom.jobs.restore.worker import RowRestorer
 from strongroom.rows.rows import UNREADABLE
 from strongroom.rows.views import views
+from strongroom.scan.directory import fitting_mtime_ns
 
 if TYPE_CHECKING:
     from strongroom.jobs.restore.content import ContentSource
@@ -67,7 +68,7 @@ class Preview(RowRestorer):
             return Action.CREATED
         if is_kept(row, status, self._overwrite):
             return Action.KEPT
-        seen = (status.st_mode, status.st_uid, status.st_gid, status.st_mtime_ns)
+        seen = (status.st_mode, status.st_uid, status.st_gid, fitting_mtime_ns(status))
         if seen != (row.mode, row.uid, row.gid, row.mtime_ns):
             return Action.UPDATED
         if stat.S_ISLNK(row.mode):

@@ -26,6 +26,7 @@ from strongroom.scan.attributes import (
     read_flags_of,
     read_xattrs,
 )
+from strongroom.scan.directory import fitting_mtime_ns
 
 if TYPE_CHECKING:
     from strongroom.jobs.restore.choice import BackedUp
@@ -121,8 +122,8 @@ class RowComparer:
         if row.mode != status.st_mode and not stat.S_ISLNK(row.mode):
             then, now = stat.S_IMODE(row.mode), stat.S_IMODE(status.st_mode)
             self._differs("mode", name, f"{then:04o} then, {now:04o} now")
-        if row.mtime_ns != status.st_mtime_ns and not self._leads_on(row):
-            times = _times_apart(row.mtime_ns, status.st_mtime_ns)
+        if row.mtime_ns != fitting_mtime_ns(status) and not self._leads_on(row):
+            times = _times_apart(row.mtime_ns, fitting_mtime_ns(status))
             self._differs("mtime", name, "{} then, {} now".format(*times))
         if stat.S_ISREG(row.mode) and row.size != status.st_size:
             self._differs("size", name, f"{row.size} bytes then, {status.st_size} now")

@@ -17,7 +17,8 @@ from strongroom.jobs.writing.page_encoding import PageEncoder
 from strongroom.repo.listing.page_builder import PageBuilder
 from strongroom.repo.snapshots import PageReference
 from strongroom.rows.byte_totals import bytes_together
-from strongroom.rows.entry_counts import count_entries, hole_bytes
+from strongroom.rows.entry_counts import count_entries, hole_bytes, strange_times
+from strongroom.rows.views import join_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,9 @@ class ListingWriter:
         self.others = 0
         self.size_bytes = 0
         self.hole_bytes = 0
+        # How many times do not fit into a row, and the path of one of these.
+        self.strange_times = 0
+        self.strange_path = b""
 
     def add(self, rows: Rows) -> None:
         """Add the next rows. Raises StoreError."""
@@ -154,6 +158,12 @@ class ListingWriter:
         self.directories += counts.directories
         self.others += counts.others
         self.size_bytes = bytes_together((self.size_bytes, counts.content_bytes))
+        for rows in page:
+            if strange := strange_times(rows):
+                self.strange_times += len(strange)
+                self.strange_path = self.strange_path or join_path(
+                    rows.directory, rows.name_list()[strange[0]]
+                )
         self.hole_bytes = bytes_together((self.hole_bytes, *map(hole_bytes, page)))
         self._progress.add(files=sum(counts[:3]))
         return counts.content_bytes
