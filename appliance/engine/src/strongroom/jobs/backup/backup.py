@@ -270,12 +270,12 @@ class _Backup:
                     raise SourceError(f"there is nothing to back up in {shown or 'no path'}")
                 self._write_index()
                 self._warn_of_own_repository(coordinator)
-                if listing.strange_times:
-                    count = listing.strange_times
+                if count := listing.strange_times:
+                    entries = "1 entry has" if count == 1 else f"{count:,} entries have"
+                    others = " and others" if count > 1 else ""
                     self._warnings.append(
-                        f"{count:,} entries have a time outside the years 1677 to "
-                        f"2262, and get the nearest that fits: /{printable(listing.strange_path)}"
-                        f"{' and others' if count > 1 else ''}"
+                        f"{entries} a time outside the years 1677 to 2262, of which the nearest "
+                        f"is stored: /{printable(listing.strange_path)}{others}"
                     )
                 # The rules say nothing of names beside those that were listed.
                 rules = shards.recorded_rules if recorded == paths else b""
