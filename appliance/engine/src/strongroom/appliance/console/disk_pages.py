@@ -30,8 +30,9 @@ def data_disk(screen: Screen) -> None:
     state = State()
     plan = state.known.disk
     if plan is not None and plan.is_made:
-        grown = grow(state) if os.path.ismount(MOUNT_POINT) else ""
-        lines = [f"The data disk is {printable(plan.device)}.", "It stays.", "", grown]
+        lines = [f"The data disk is {printable(plan.device)}.", "It stays.", ""]
+        if os.path.ismount(MOUNT_POINT):
+            grow(state, lines.append, lines.append)
         screen.text("Data disk", lines)
         return
     disk = choose_disk(screen, "Data disk")
@@ -84,5 +85,7 @@ def _with_keys(disks: Sequence[Disk]) -> list[tuple[str, Disk]]:
 def described(disk: Disk) -> str:
     """Whole, on as many lines as that takes: equal disks differ in their last letters."""
     return "\n".join(
-        piece for line in disk.description() for piece in textwrap.wrap(line, _COLUMNS)
+        piece
+        for line in disk.description()
+        for piece in textwrap.wrap(line, _COLUMNS, break_on_hyphens=False)
     )

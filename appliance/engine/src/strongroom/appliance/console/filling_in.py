@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from strongroom.appliance import first_boot
 from strongroom.appliance.answers.writing import yaml_text
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from strongroom.appliance.answers.model import AnswerFile
     from strongroom.appliance.console.fields import Field
     from strongroom.appliance.console.screen import Screen
-
-_COLUMNS: Final = 76
 
 
 def fill_in_and_apply(
@@ -55,13 +52,8 @@ def fill_in_and_apply(
         done = ["Done:", "", *changed] if changed else ["It was like this already."]
         if is_last:
             first_boot.become_ready(kept)
-        folded = [piece for line in [*done, "", *next_steps()] for piece in _wrapped(line)]
-        screen.text(title, folded)
+        screen.text(title, [*done, "", *next_steps()])
         return
-
-
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(line, _COLUMNS, subsequent_indent="    ") or [""]
 
 
 def _refilled(field: Field, filled: Mapping[str, str]) -> Field:

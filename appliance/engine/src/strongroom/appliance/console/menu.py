@@ -127,4 +127,8 @@ def folded(text: str) -> list[str]:
     """A message as lines of a page."""
     import textwrap
 
-    return [piece for line in text.split("\n") for piece in textwrap.wrap(printable(line), 76)]
+    return [
+        piece
+        for line in text.split("\n")
+        for piece in textwrap.wrap(printable(line), 76, break_on_hyphens=False)
+    ]

@@ -116,6 +116,7 @@ class Screen:
         """Show a text; Enter or Escape ends it."""
         top = 0
         curses.flushinp()
+        lines = _fitted(lines, self._window.getmaxyx()[1] - 3)
         while True:
             self._page(title, lines, "Arrows scroll, Enter goes back", top=top)
             pressed = self.key()
@@ -304,7 +305,16 @@ class Screen:
         self._page(title, lines, footer, marked=range(marked, marked + 1), top=top)
 
 
+def _fitted(lines: Sequence[str], width: int) -> list[str]:
+    """The same, but none is cut at the edge; a QR code stays as it is."""
+    return [
+        piece
+        for line in lines
+        for piece in ([line] if len(line) <= width or _BLOCK in line else _wrapped(line, width))
+    ]
+
+
 def _wrapped(text: str, width: int) -> list[str]:
     import textwrap
 
-    return textwrap.wrap(printable(text), max(20, width)) or [""]
+    return textwrap.wrap(printable(text), max(20, width), break_on_hyphens=False) or [""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from strongroom.appliance.disks.growing import grow
+from strongroom.appliance.disks.growing import INSIDE, grow
 from strongroom.appliance.machine import MOUNT_POINT, run, run_for_code, settle, shown
 from strongroom.appliance.state import State
 from strongroom.errors import ConflictError, OperatingSystemError, WrongKeyError
@@ -13,21 +13,20 @@ from strongroom.errors import ConflictError, OperatingSystemError, WrongKeyError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-NAME: Final = "strongroom-data"
-_INSIDE: Final = f"/dev/mapper/{NAME}"
+NAME: Final = os.path.basename(INSIDE)
 _WRONG_PASSPHRASE: Final = 2
 _DAEMONS: Final = ("strongroom-storage.service", "strongroom-director.service")
 
 
 def is_unlocked() -> bool:
     """Whether the inside of the disk is there."""
-    return os.path.exists(_INSIDE)
+    return os.path.exists(INSIDE)
 
 
 def unlock(device: str, passphrase: str) -> str:
     """Unlock; the device inside. Raises WrongKeyError, OperatingSystemError."""
     if is_unlocked():
-        return _INSIDE
+        return INSIDE
     # Without asking the TPM, which would open it whatever the passphrase is.
     words = ["cryptsetup", "open", "--type", "luks2", "--disable-external-tokens", "--key-file"]
     code, said = run_for_code([*words, "-", device, NAME], passphrase.encode())
@@ -36,7 +35,7 @@ def unlock(device: str, passphrase: str) -> str:
     if code:
         raise OperatingSystemError(f"{device} cannot be unlocked: {shown(said)}")
     settle()
-    return _INSIDE
+    return INSIDE
 
 
 def lock(luks_uuid: str) -> None:
@@ -79,8 +78,7 @@ def unlock_and_start(passphrase: str, say: Callable[[str], None]) -> None:
         unlock(f"UUID={plan.luks_uuid}", passphrase)
         run(["mount", MOUNT_POINT])
         say(f"mounted {MOUNT_POINT}")
-    if grown := grow(state):
-        say(grown)
+    grow(state, say, say)
     for unit in _DAEMONS:
         if run_for_code(["systemctl", "is-enabled", "--quiet", unit])[0] == 0:
             run(["systemctl", "start", unit])

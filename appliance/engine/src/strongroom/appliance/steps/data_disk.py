@@ -45,8 +45,7 @@ def set_data_disk(context: Context) -> None:
         _seal(context, disk, plan, device)
     _note_in_tables(context, plan)
     _mount(context, disk, plan)
-    if grown := grow(context.state):
-        context.did(grown)
+    grow(context.state, context.did, context.say)
 
 
 def _plan(context: Context, disk: DataDisk, device: str) -> DiskPlan:
