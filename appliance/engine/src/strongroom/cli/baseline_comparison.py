@@ -13,6 +13,7 @@ from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.measure.comparison import Measured, compare, comparison_sentences
 from strongroom.measure.fleet_report import fleet_report
 from strongroom.printable import printable
+from strongroom.repo.set_aside import SetAside
 from strongroom.repo.snapshots import find_snapshot
 from strongroom.stores.capabilities import found_false
 
@@ -56,7 +57,7 @@ def compare_backup(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         wanted = "latest" if arguments.compare == "last" else arguments.compare
         false = found_false(repository.store)
-        known = [one for one in repository.snapshots() if one.id not in false]
+        known = [one for one in repository.snapshots(SetAside()) if one.id not in false]
         snapshot = find_snapshot(known, wanted)
     finally:
         repository.close()

@@ -104,12 +104,14 @@ def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.daemons.director.snapshots.reconciliation import reconcile
+    from strongroom.repo.set_aside import SetAside
 
     with _context(arguments) as context:
         names = [arguments.storage] if arguments.storage else context.repositories.names
         if not names:
             raise UsageError("no Storage resource says Repository, so there is nothing to read")
         failed: dict[str, StrongroomError] = {}
+        left_out = SetAside()
         for name in names:
             try:
                 found = reconcile(context, name, rebuilds=True)
@@ -133,6 +135,7 @@ def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line(f"{name}: {entered:,} snapshots entered, {gone:,} are gone")
             for one, why in found.refused.items():
                 terminal.warn(f"{name}: snapshot {one[:8]} is not entered: {why}")
+                left_out.add("snapshots", one, why)
     if failed:
         first = next(iter(failed.values()))
         if len(names) == 1:
@@ -141,6 +144,7 @@ def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
             f"{len(failed)} of {len(names)} storages could not be read: {', '.join(failed)}; what "
             "is in the others is in the catalog. Repair these, then rebuild again"
         )
+    left_out.require_none()
     return EXIT_DONE
 
 

@@ -67,11 +67,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal, "read", module=module)
     try:
         from strongroom.jobs.check.check import CheckOptions, check
+        from strongroom.repo.set_aside import SetAside
         from strongroom.repo.snapshots import find_snapshot
 
         ids: tuple[str, ...] = ()
         if arguments.snapshot:
-            known = repository.snapshots()
+            known = repository.snapshots(SetAside())
             ids = tuple(find_snapshot(known, wanted).id for wanted in arguments.snapshot)
         options = CheckOptions(subset, ids, arguments.processes)
         with show_progress(terminal, "check") as progress:

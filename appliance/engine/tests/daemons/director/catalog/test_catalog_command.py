@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing
 
+import msgspec
 import pytest
 
 from kit.postgresql_cluster import KEEPER
-from kit.tiny_backup import CHEAP
+from kit.sealed_by_hand import snapshot_object, store
+from kit.tiny_backup import CHEAP, back_up
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, find_runs, new_run_id
 from strongroom.daemons.director.catalog.snapshots import find_snapshots
 from strongroom.daemons.director.results.runs import RunFilter
 from strongroom.daemons.director.results.snapshots import SnapshotFilter
+from strongroom.errors import SetAsideError
 from strongroom.repo.repository import Repository
 from strongroom.stores.local import LocalStore
 
@@ -104,6 +108,21 @@ def test_a_catalog_is_made_from_repositories(place):
     assert find_snapshots(catalog, SnapshotFilter()) == []
     catalog.close()
     strongroom("catalog", "--config", str(place / "one"), "rebuild", "--storage", "x", code=60)
+
+
+def test_a_rebuild_enters_what_it_can_read_and_names_the_rest(place):
+    with closing(Repository.open(LocalStore(str(place / "repository")), b"secret")) as house:
+        kept = back_up(house, {b"one": b"content"}, "web1")
+        attacker = house.for_client("web2")
+        fields = b"\x83" + msgspec.msgpack.encode({"host": "web2", "generation": 0})[1:]
+        deep = fields + b"\xa1x" + b"\x91" * 500_000 + b"\xc0"
+        hostile = store(attacker, "snapshots", snapshot_object(attacker.writer, deep))
+    answer = ended(
+        "catalog", "--config", str(place / "one"), "rebuild", code=SetAsideError.exit_code
+    )
+    assert hostile[:8] in answer.stderr
+    catalog = open_catalog(f"sqlite:///{place}/work-one/catalog.sqlite")
+    assert [one.id for one in find_snapshots(catalog, SnapshotFilter())] == [kept.id]
 
 
 def test_a_rebuild_enters_what_it_can_and_says_of_each_storage_what_became_of_it(place):

@@ -58,6 +58,7 @@ from strongroom.daemons.director.snapshots.entering import (
     run_of,
 )
 from strongroom.daemons.director.snapshots.verdicts import changed_verdicts, walked
+from strongroom.repo.set_aside import SetAside
 from strongroom.repo.snapshots import list_snapshots
 from strongroom.stores.capabilities import KnowsOwners
 
@@ -80,7 +81,8 @@ class Reconciled(msgspec.Struct, frozen=True):
 
     verdicts: what was found to be wrong with snapshots, "" for those found sound after all.
     unknown: those of the refused that name a run that the catalog does not know, and when they were
-    made: the catalog may be an old copy. there: all in the repository.
+    made: the catalog may be an old copy. there: all in the repository. unread: those of the refused
+    that could not be read, perhaps only this time.
     """
 
     gone: tuple[str, ...] = ()
@@ -90,6 +92,7 @@ class Reconciled(msgspec.Struct, frozen=True):
     verdicts: dict[str, str] = {}
     unknown: dict[str, int] = {}
     there: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.gone or self.returned or self.entered or self.refused or self.verdicts)
@@ -125,7 +128,7 @@ class Reconciler:
     def reconcile(self, storage: str) -> Reconciled:
         """Compare catalog and repository of a storage. Blocks; raises what opening does."""
         result = reconcile(self._context, storage, leave_out=self._refused)
-        self._refused.update(result.refused)
+        self._refused.update(result.refused.keys() - result.unread)
         known = known_snapshots(self._context.catalog)
         unknown = {
             name: made_ns
@@ -160,13 +163,17 @@ def reconcile(
             note_returned(context.catalog, ids, GONE)
         found: list[Snapshot] = []
         refused: dict[str, str] = {}
+        unread = SetAside()
         unknown: dict[str, int] = {}
         records: list[SnapshotRecord] = []
         lates: list[SnapshotRecord] = []
         if not names.keys() <= known.keys() | set(leave_out):
             leave_out = known.keys() | set(leave_out)
-            found = list_snapshots(repository.store, repository.key, leave_out, as_written=True)
+            found = list_snapshots(
+                repository.store, repository.key, leave_out, unread, as_written=True
+            )
             refused = _impossible(found)
+            refused |= {name: problem for (_, name), problem in unread.problems.items()}
             owned = frozenset() if rebuilds else _stored_by_agents(repository, found)
             busy = frozenset() if rebuilds else _under_way(context, found)
             for one in found:
@@ -200,6 +207,7 @@ def reconcile(
         verdicts,
         unknown,
         frozenset(names),
+        frozenset(unread.names("snapshots")),
     )
     _tell(context, storage, result, mine)
     return result
