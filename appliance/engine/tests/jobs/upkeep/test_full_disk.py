@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kit.command import PASSPHRASE, Command
+from kit.storage_daemon import Daemon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -72,3 +74,31 @@ def test_check_reads_and_prune_makes_room(site: Command, tree: Path, lost: bool)
     run(site, "check", "--read-data")
     run(site, "prune")
     assert reserve.exists()
+
+
+def test_a_storage_daemon_has_room_for_maintenance(site: Command, tree: Path) -> None:
+    site.make_repository()
+    daemon = Daemon(site.folder)
+    place = ("--repo", f"unix:{daemon.socket_path}")
+    try:
+        for _ in range(2):
+            (tree / "file").write_bytes(os.urandom(6 << 20))
+            site("backup", str(tree), "--level", "full", *place)
+        # The connection of the last command has ended, so there is a reserve.
+        wait_until((site.repository / "reserve").exists)
+        site("forget", "--keep-last", "1", *place)
+        fill(site.repository)
+        site("prune", *place)
+        packs = [path for path in (site.repository / "packs").rglob("*") if path.is_file()]
+        assert sum(path.stat().st_size for path in packs) < 8 << 20
+        (site.repository / "full").unlink()
+        site("check", "--read-data", *place)
+    finally:
+        daemon.stop()
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

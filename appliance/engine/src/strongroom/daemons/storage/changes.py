@@ -34,6 +34,7 @@ from strongroom.net.storage.protocol import (
     decode,
 )
 from strongroom.repo.leases import EXPIRY_SECONDS, MOST_AGE_SECONDS
+from strongroom.stores.capabilities import HoldsReserve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +83,8 @@ class Changes:
         self._places = places
         self._uploads: dict[int, Upload] = {}
         self._undo: dict[str, float] = {}
+        # Maintenance frees space, for which it needs some on a full disk.
+        self._reserve = store.capability(HoldsReserve) if rights.role == "local" else None
 
     @property
     def _book(self) -> Provenance:
@@ -94,6 +97,8 @@ class Changes:
 
     def close(self) -> None:
         """Drop open uploads."""
+        if self._reserve is not None:
+            self._reserve.make_reserve()
         uploads, self._uploads = self._uploads, {}
         for upload in uploads.values():
             try:
@@ -105,6 +110,8 @@ class Changes:
     def put(self, frame: Frame) -> bool:
         """Store a small object; returns whether its name was free."""
         header = decode(frame.header, PutObject)
+        if self._reserve is not None and header.kind == "leases":
+            self._reserve.release_reserve()
         upload = self._new_upload(header.kind)
         self._take_turn(len(frame.payload))
         upload.write(frame.payload)
