@@ -132,12 +132,35 @@ def test_the_tests_that_documents_name_are_there():
     }
     defined = {
         name
-        for folder in (TESTS, PROJECT / "appliance/tests")
+        for folder in (TESTS, PROJECT / "appliance/tests", PROJECT / "tests")
         for module in folder.rglob("test_*.py")
         for name in re.findall(r"def (test_\w+)", module.read_text("utf-8"))
     }
     assert named
     assert named - defined == set()
+
+
+def promises_of(page: str, heading: str) -> list[str]:
+    """The first cells of the tables whose second column has a heading; links without places."""
+    found: list[str] = []
+    is_wanted = False
+    for cells in rows_of(page):
+        if cells[0] in ("promise", "rule"):
+            is_wanted = cells[1] == heading
+        elif len(cells) != 2:
+            is_wanted = False
+        elif is_wanted and not cells[0].startswith("---"):
+            assert cells[1], cells
+            found.append(re.sub(r"\]\([^)]+\)", "]", cells[0]))
+    return found
+
+
+def test_each_promise_about_security_has_tests_that_try_to_break_it():
+    promised = promises_of("security.md", "held by")
+    shown = promises_of("design/promises.md", "shown by")
+    assert len(promised) > 100
+    assert promised == shown
+    assert not re.findall(r"`test_\w+`", (DOCUMENTS / "security.md").read_text("utf-8"))
 
 
 def test_the_reference_of_the_commands_is_what_the_parsers_say():
