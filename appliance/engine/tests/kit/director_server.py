@@ -56,7 +56,7 @@ Messages { Name = standard; Console = all }
 Catalog { Name = main; Db Name = main; Db User = x; Db Password = x }
 Storage { Name = vault; Address = 127.0.0.1; Password = x; Device = disk; Media Type = File
   Repository = "FOLDER/repository"; Passphrase File = "FOLDER/passphrase" }
-Pool { Name = short; Pool Type = Backup }
+Pool { Name = short; Pool Type = Backup; Minimum Retention = 0 }
 Pool { Name = long; Pool Type = Backup; Minimum Retention = 10 years }
 Schedule { Name = nights; Run = Full daily at 23:10; }
 FileSet { Name = all; Include { File = / } }
