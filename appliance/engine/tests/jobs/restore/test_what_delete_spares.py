@@ -116,6 +116,22 @@ def test_nothing_is_deleted_on_another_mount_than_the_path_that_is_restored(
         assert (tree / "disk" / "precious").exists()
 
 
+def test_a_folder_that_equals_its_parent_snapshot_is_recorded_anew(
+    command: Command, tree: Path
+) -> None:
+    (tree / "file").touch()
+    (tree / "big").write_bytes(bytes(2000))
+    for _ in range(3):  # the third finds what the second had already compared
+        command.run(
+            "backup", str(tree), "--exclude-larger-than", "1000", key_file=command.restore_key
+        )
+    (tree / "big").write_bytes(b"small")
+    (tree / "extra").touch()
+    seen = restored(command, f"latest:{tree}")
+    assert sorted(os.listdir(tree)) == ["big", "file"]
+    assert seen["not_deleted"] == {"excluded": 1}
+
+
 @pytest.mark.parametrize("stays", [False, True])
 def test_verify_finds_extra_entries_on_mounts_that_the_backup_entered(
     command: Command, tree: Path, stays: bool
