@@ -102,7 +102,11 @@ def test_nothing_is_deleted_on_another_mount_than_the_path_that_is_restored(
     with mounted(tree / "disk"), mounted(tree / "bound", "--bind", str(tree / "elsewhere")):
         (tree / "disk" / "precious").touch()
         (tree / "extra" / "mount").mkdir(parents=True)
-        with mounted(tree / "extra" / "mount"):
+        (tree / "extra" / "bound").touch()
+        with (
+            mounted(tree / "extra" / "mount"),
+            mounted(tree / "extra" / "bound", "--bind", str(tree / "elsewhere" / "file")),
+        ):
             (tree / "extra" / "mount" / "precious").touch()
             (tree / "extra" / "file").touch()
             seen = restored(command, f"latest:{tree}")

@@ -57,10 +57,9 @@ class Removal:
         recursive, so depth is not limited. Raises OSError.
         """
         if not stat.S_ISDIR(status.st_mode):
-            if not dry_run:
-                unlink(name)
-            self.count += 1
-            return True
+            is_gone = dry_run or self._remove_one(place, name, unlink)
+            self.count += is_gone
+            return is_gone
         levels = [_Emptied(place, name)]
         self._begin(levels[-1], dry_run=dry_run)
         while True:
@@ -74,7 +73,7 @@ class Removal:
             is_gone = not level.has_rest
             if is_gone and not dry_run:
                 self._directories.enter(level.place)
-                is_gone = self._remove_empty(level)
+                is_gone = self._remove_one(level.place, level.name, os.rmdir)
             self.count += is_gone
             if not levels:
                 return is_gone
@@ -93,7 +92,7 @@ class Removal:
         are_directories = [stat.S_ISDIR(status.st_mode) for status in statuses]
         spared = self.scope.spared(place, names, statuses)
         wanted = self.scope.chosen(place, names, are_directories, is_wanted=True)
-        if not dry_run and len(spared) < len(names):
+        if not dry_run and (len(spared) < len(names) or not names):
             clear_protection(b".")
         for name, is_directory, is_wanted in zip(names, are_directories, wanted, strict=True):
             if not is_wanted or name in spared:
@@ -102,19 +101,19 @@ class Removal:
                     self._tell(join_path(place, name), spared[name])
             elif is_directory:
                 level.subdirectories.append(name)
-            else:
-                if not dry_run:
-                    unlink(name)
+            elif dry_run or self._remove_one(place, name, unlink):
                 self.count += 1
+            else:
+                level.has_rest = True
 
-    def _remove_empty(self, level: _Emptied) -> bool:
+    def _remove_one(self, place: bytes, name: bytes, remove: Callable[[bytes], None]) -> bool:
+        """Whether it could be removed; it cannot where something is mounted. Raises OSError."""
         try:
-            os.rmdir(level.name)
+            remove(name)
         except OSError as error:
             if error.errno != errno.EBUSY:
                 raise
-            # Something is mounted there.
-            self._tell(join_path(level.place, level.name), Spared.MOUNT)
+            self._tell(join_path(place, name), Spared.MOUNT)
             return False
         return True
 
