@@ -71,6 +71,7 @@ def test_a_missing_path_is_told_once_and_displaces_no_whole_snapshot(
     wait_for(lambda: told() == [("path-missing", "open")], lambda: house.director.log)
     assert kept() == sorted((whole, lacking[1]))
     disk.mkdir()
+    (disk / "file").write_text(disk.name)
     back = back_up("done")
     wait_for(lambda: len(told()) > 1, lambda: house.director.log)
     assert told() == [("path-missing", "open"), ("path-missing", "resolved")]

@@ -172,7 +172,7 @@ class YearOfFaults:
             "stored_bytes": 10,
             "problems": 0,
             "empty_paths": ["/home"] if is_empty else [],
-            "mounts": {} if is_empty else {"/home": "/home"},
+            "mounts": {"/home": "/" if is_empty else "/home"},
         }
         await self.director.end(agent, run_id, snapshot=made, summary=summary)
         if not is_empty and (await self.director.run(run_id)).state == "done":

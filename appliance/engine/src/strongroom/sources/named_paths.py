@@ -21,7 +21,7 @@ MOST_REPORTED: Final = 50
 
 
 class NamedPaths(NamedTuple):
-    """Relative to "/". mounts: path and mount point of the file system that holds it, but "/"."""
+    """Relative to "/". mounts: path and mount point of the file system that holds it."""
 
     empty: frozenset[bytes] = frozenset()
     mounts: tuple[tuple[bytes, bytes], ...] = ()
@@ -43,8 +43,7 @@ class NamedPaths(NamedTuple):
 def look_at(paths: Iterable[bytes]) -> NamedPaths:
     """How the paths are now; what cannot be looked at is left out."""
     chosen = sorted(set(paths))[:MOST_LOOKED_AT]
-    found = mount_points_of(chosen)
-    mounts = tuple((path, place) for path, place in zip(chosen, found, strict=True) if place)
+    mounts = tuple(zip(chosen, mount_points_of(chosen), strict=True))
     return NamedPaths(frozenset(filter(_is_empty, chosen)), mounts)
 
 

@@ -39,7 +39,7 @@ SHORT = (
     # Rights were lost: the names are there, and their content cannot be read.
     {"problems": 395},
     {"empty_paths": ["/srv/spool", "/srv/data"]},
-    {"mounts": {}},
+    {"mounts": {"/srv/data": "/"}},
     {"mounts": {"/srv/data": "/srv"}},
 )
 WHOLE = (
@@ -47,6 +47,7 @@ WHOLE = (
     {"problems": 40},
     {"empty_paths": []},
     {"mounts": {"/srv/data": "/srv/data", "/home": "/home"}},
+    {"mounts": {}},
     # An agent of before reports none of these.
     {"mounts": None, "empty_paths": None},
 )
@@ -82,7 +83,10 @@ async def test_a_small_job_varies_but_is_not_empty(director, opened):
     await backed_up(director, agent, 1, **small)
     run = await backed_up(director, agent, 2, **small | {"files": 1, "size_bytes": 10})
     assert run.state == "done"
-    run = await backed_up(director, agent, 3, files=0, size_bytes=0)
+    gone = {"files": 1, "problems": 1, "missing_paths": 1, "missing_path_names": ["/srv/data"]}
+    run = await backed_up(director, agent, 3, **gone)
+    assert "shortfalls" not in run.summary
+    run = await backed_up(director, agent, 4, files=0, size_bytes=0)
     assert run.state == "incomplete"
 
 

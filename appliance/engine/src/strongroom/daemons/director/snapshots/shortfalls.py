@@ -51,7 +51,9 @@ def shortfalls(
     found = []
     if is_same:
         found = [[path, text] for path, text in _paths(_summary_of(catalog, usual[0]), summary)]
-    readable = max(0, record.files - record.errors)
+    # A path that is missing is an error without a file.
+    unreadable = max(0, record.errors - record.missing_paths)
+    readable = max(0, record.files - unreadable)
     files = int(median(one.files for one in usual))
     size = int(median(one.bytes for one in usual))
     if readable == 0 < files or (is_same and files >= _LEAST_FILES and readable * _PART <= files):
@@ -82,7 +84,8 @@ def _paths(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[tuple[str,
         now_mounted = {_path(path): _path(place) for path, place in is_mounted.items()}
         for path, place in was_mounted.items():
             shown, point = _path(path), _path(place)
-            if shown not in named and len(now_mounted.get(shown, "/")) < len(point):
+            # One that is not there any more is told as missing.
+            if shown not in named and len(now_mounted.get(shown, point)) < len(point):
                 found.append((shown, f"nothing is mounted at {point}, which holds {shown}"))
     return found[:_MOST_PATHS]
 
