@@ -68,6 +68,7 @@ class DirectorLinks:
         self._servers: list[Server] = []
         self._served: tuple[ssl.SSLContext, str] | None = None
         self._told = DailyLog(_log)
+        self.is_ended = False
 
     def news(self, director: str) -> None:
         """There is something to send to a director."""
@@ -123,7 +124,8 @@ class DirectorLinks:
 
     def tell_ended(self, identity: Identity) -> bool:
         """Whether the certificate is not valid now; logged once a day, not with each dial."""
-        if not is_of_no_use(identity):
+        self.is_ended = is_of_no_use(identity)
+        if not self.is_ended:
             self._told.forget(_ENDED)
             return False
         self._told.error(_ENDED, ended_text(identity))

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from strongroom.daemons.agent.settings import AgentSettings
 
 _LOOK_SECONDS: Final = 300.0
+# While nothing works without another certificate.
+_SOON_SECONDS: Final = 15.0
 _RENEWAL: Final = "renewal"
 _LIST: Final = "list"
 
@@ -135,20 +137,19 @@ class _Service:
                 self._told.warn(_RENEWAL, f"the certificate could not be renewed: {error}")
             else:
                 self._told.forget(_RENEWAL)
-                if identity is not None:
-                    self._links.use_identity(identity)
-                    await self._fetch_list(identity)
+                self._links.use_identity(identity)
+                await self._fetch_list(identity)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
+                seconds = _SOON_SECONDS if self._links.is_ended else _LOOK_SECONDS
+                await asyncio.wait_for(self._woken.wait(), seconds)
             self._woken.clear()
 
-    async def _renewed(self) -> Identity | None:
-        """The certificate, after a renewal if that was due; None: it has ended."""
+    async def _renewed(self) -> Identity:
+        """The certificate, after a renewal if that was due."""
         settings = self._settings
         identity = Identity.load(settings.identity_folder)
-        if self._links.tell_ended(identity):
-            return None
-        if not identity.renewal_due():
+        is_ended = self._links.tell_ended(identity)
+        if not is_ended and not identity.renewal_due():
             return identity
         failure: StrongroomError = UsageError(
             "no Director has an Address to request a certificate from; the certificate ends on "

@@ -42,6 +42,17 @@ _RENEWED: Final = {
     "or `ca revoke {name}` if nobody needs it",
 }
 
+# Of a certificate that renews nothing any more.
+_ENDED: Final = {
+    **_RENEWED,
+    "storage": "it renews itself when the storage daemon {name} runs, for 180 days, and after "
+    "`strongroom ca renew {name}`; or `ca revoke {name}` if it is gone",
+    "agent": "it renews itself when the agent on {name} runs, for 180 days, and after `strongroom "
+    "ca renew {name}`; or `ca revoke {name}` if it is gone",
+    "operator": "`strongroom ca issue {name} --role operator` makes another, or `ca revoke {name}` "
+    "if nobody needs it",
+}
+
 
 def all_expiries(context: DirectorContext) -> list[Expiry]:
     """Everything that ends, the first first. Blocks. Raises StrongroomError, OSError."""
@@ -116,7 +127,7 @@ def _certificates(context: DirectorContext) -> Iterator[Expiry]:
             begun_ns=begun_ns,
             ends_ns=ends_ns,
             is_soon=ends_soon(begun_ns, ends_ns, now_ns, settings.expiry_warning_seconds),
-            remedy=_RENEWED[role].format(name=name),
+            remedy=(_RENEWED if ends_ns > now_ns else _ENDED)[role].format(name=name),
         )
 
 

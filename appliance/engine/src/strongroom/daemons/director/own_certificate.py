@@ -3,22 +3,29 @@
 One that ended while the machine was off is issued anew: who has the authority's key may do that,
 and so an appliance works again after a long pause. So is one that is not valid yet: it was issued
 while the clock was ahead. What was revoked is never renewed, nor issued anew.
+
+Likewise what the authority has put into other folders of this machine.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, Final
 
+from strongroom import clock
+from strongroom.clock import SECOND_NS
 from strongroom.daemons.daily_log import DailyLog
 from strongroom.errors import PeerRefusedError, StrongroomError
 from strongroom.net.identities.identity import (
     Identity,
     certificate_request,
+    has_identity,
     new_key,
     store_identity,
 )
 from strongroom.net.identities.peer import parse_certificate
+from strongroom.net.identities.renewals import GRACE_DAYS
 from strongroom.net.identities.trust import host_names
 from strongroom.net.renewal.certificates import ended_text, is_of_no_use
 
@@ -47,6 +54,8 @@ class OwnCertificate:
         try:
             if self._authority is not None and (self.is_of_no_use or self.identity.renewal_due()):
                 _renew(self._authority, self.identity, is_of_no_use=self.is_of_no_use)
+            if self._authority is not None:
+                renew_here(self._authority)
             found = Identity.load(self.identity.folder)
         except (StrongroomError, OSError) as error:
             self._told.warn(_OWN, f"the director's certificate cannot be renewed: {error}")
@@ -79,3 +88,48 @@ def _renew(authority: Authority, identity: Identity, *, is_of_no_use: bool) -> N
     request = certificate_request(key_pem, identity.name)
     certificate_pem = authority.renew(identity.certificate_der, request)
     store_identity(identity.folder, key_pem, certificate_pem, identity.authority_pem)
+
+
+def renew_here(authority: Authority) -> None:
+    """Issue anew what is in folders of this machine and not valid now. Blocks. Raises OSError.
+
+    What was revoked, or has ended long ago, stays as it is, as what belongs to another user.
+    """
+    newest = {(one.role, one.name): one for one in authority.issued()}
+    revoked = authority.revoked()
+    for entry in newest.values():
+        if not entry.folder or not has_identity(entry.folder):
+            continue
+        owner = os.stat(entry.folder).st_uid
+        if os.geteuid() not in (0, owner):
+            continue
+        try:
+            identity = Identity.load(entry.folder)
+        except (StrongroomError, OSError):
+            continue  # whoever uses it says what is wrong
+        ended_days = (clock.now_ns() / SECOND_NS - identity.not_after.timestamp()) / 86400
+        if (
+            identity.serial != entry.serial
+            or not is_of_no_use(identity)
+            or ended_days > GRACE_DAYS
+            or revoked.is_revoked(identity.peer)
+        ):
+            continue
+        hosts = host_names(parse_certificate(identity.certificate_der))
+        made = authority.issue_identity(
+            entry.folder, entry.name, entry.role, hosts, clients=identity.peer.clients
+        )
+        _give_to(entry.folder, owner)
+        _log.info(
+            "the certificate of %s was issued anew, valid until %s", made.peer, made.not_after
+        )
+
+
+def _give_to(folder: str, owner: int) -> None:
+    """Files that root has made belong to the user of the daemon."""
+    if os.geteuid() == owner:
+        return
+    group = os.stat(folder).st_gid
+    for found in os.scandir(folder):
+        if found.is_file(follow_symlinks=False):
+            os.chown(found.path, owner, group, follow_symlinks=False)

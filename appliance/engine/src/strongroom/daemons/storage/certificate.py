@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("strongroom.storage")
 
 _LOOK_SECONDS: Final = 300.0
+# While nothing works without another certificate.
+_SOON_SECONDS: Final = 15.0
 # A director that starts with the machine, or is restarted, is no news.
 _MISSED_LISTS: Final = 3
 _RENEWAL: Final = "renewal"
@@ -50,6 +52,7 @@ class CertificateKeeper:
         self._changed = changed
         self._told = DailyLog(log)
         self._missed: dict[str, int] = {}
+        self._is_ended = False
         self._stopped = threading.Event()
         self._woken = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="certificate", daemon=True)
@@ -74,24 +77,28 @@ class CertificateKeeper:
                 self._look()
             except Exception:
                 log.exception("the certificate cannot be kept, and this is tried again")
-            self._woken.wait(_LOOK_SECONDS)
+            self._woken.wait(_SOON_SECONDS if self._is_ended else _LOOK_SECONDS)
 
     def _look(self) -> None:
         configuration = self._configuration()
         folder = configuration.settings.identity_folder
         if not has_identity(folder):
             return
+        identity: Identity | None = None
         try:
             identity = Identity.load(folder)
-            if is_of_no_use(identity):
-                self._told.warn(_RENEWAL, ended_text(identity))
-                return
-            if identity.renewal_due():
+            if is_of_no_use(identity) or identity.renewal_due():
                 identity = self._renewed(configuration, identity)
         except (StrongroomError, OSError) as error:
-            self._told.warn(_RENEWAL, f"the certificate could not be renewed: {error}")
+            text = f"the certificate could not be renewed: {error}"
+            if identity is not None and is_of_no_use(identity):
+                text = f"{text}; {ended_text(identity)}"
+            self._told.warn(_RENEWAL, text)
         else:
             self._told.forget(_RENEWAL)
+        self._is_ended = identity is not None and is_of_no_use(identity)
+        if identity is None or self._is_ended:
+            return
         self._fetch_list(configuration, identity)
 
     def _renewed(self, configuration: StorageConfiguration, old: Identity) -> Identity:

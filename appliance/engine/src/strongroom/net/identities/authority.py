@@ -62,7 +62,11 @@ from strongroom.net.identities.private_files import (
     read_bounded,
     write_file,
 )
-from strongroom.net.identities.renewals import require_renewable, without_earlier_successors
+from strongroom.net.identities.renewals import (
+    GRACE_ROLES,
+    require_renewable,
+    without_earlier_successors,
+)
 from strongroom.net.identities.revocation_list import (
     GREATEST_LIST_BYTES,
     RevocationList,
@@ -200,13 +204,18 @@ class Authority:
         certificate_der: bytes,
         request_pem: bytes,
         clients: Sequence[ClientOf] | None = None,
+        *,
+        is_late: bool = False,
     ) -> bytes:
         """A new certificate (PEM) that succeeds a valid one, for another key.
+
+        is_late: that one may have ended, and its holder has proved to have its key.
 
         clients: see `issue`; None: as in that one. Raises PeerRefusedError when that one is not
         valid any more, is not due, has a newer one beside it, or was renewed a moment ago.
         """
-        peer = self.trust.judge(certificate_der, ROLES)
+        roles = GRACE_ROLES if is_late else ROLES
+        peer = self.trust.judge(certificate_der, roles, at_any_time=is_late)
         certificate = x509.load_der_x509_certificate(certificate_der)
         public_key = requested_key(request_pem)
         days = LIFETIME_DAYS[check_role(peer.role)]
@@ -214,7 +223,7 @@ class Authority:
             # It may have been revoked since it was judged.
             if self.revoked().is_revoked(peer):
                 raise PeerRefusedError(f"the certificate of {peer} was revoked")
-            entries = self.living()
+            entries = self.issued() if is_late else self.living()
             successor = require_renewable(peer, certificate, entries)
             hosts = host_names(certificate)
             clients = peer.clients if clients is None else clients
@@ -240,8 +249,7 @@ class Authority:
         Returns those permitted, one for each role. Raises UsageError when there is none.
         """
         with files.locked(self.folder):
-            entries = self.living()
-            newest = {entry.role: entry for entry in entries if entry.name == name}
+            newest = {entry.role: entry for entry in self.issued() if entry.name == name}
             if not newest:
                 raise _unknown(name)
             permitted = [structs.replace(entry, may_renew=True) for entry in newest.values()]

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from strongroom.net.identities.authority_files import Issued
     from strongroom.net.identities.peer import Peer
 
+# For so long after its end a certificate is renewed by its key alone: the machine was off.
+GRACE_DAYS = 180
+GRACE_ROLES = frozenset(("agent", "storage"))
 # Once more only while its holder may have failed to store the successor, and not all the time.
 RENEWED_AGAIN_SECONDS = 60
 RENEWED_AGAIN_UNTIL_SECONDS = 86400
@@ -36,13 +39,21 @@ def require_renewable(
 ) -> Issued | None:
     """PeerRefusedError if a certificate may not be renewed now.
 
-    `entries`: of all certificates that have not ended. Returns its successor, if it has one.
+    `entries`: of all certificates that have not ended; with `is_late` also of those that have.
+    Returns its successor, if it has one.
     """
     now = clock.now_ns() // SECOND_NS
     own = next((entry for entry in entries if entry.serial == peer.serial), None)
     due = renewal_due_at(certificate)
     is_permitted = own is not None and own.may_renew
-    if now < due.timestamp() and not is_permitted:
+    late_days = (now - certificate.not_valid_after_utc.timestamp()) / 86400
+    if late_days > GRACE_DAYS and not is_permitted:
+        raise PeerRefusedError(
+            f"the certificate of {peer} ended {late_days:.0f} days ago, and is renewed for "
+            f"{GRACE_DAYS}; `strongroom ca renew {peer.name}` at the appliance permits it once more"
+        )
+    has_begun = now >= certificate.not_valid_before_utc.timestamp()
+    if now < due.timestamp() and has_begun and not is_permitted:
         raise PeerRefusedError(
             f"the certificate of {peer} is not due before {due:%Y-%m-%d %H:%M} UTC; to renew it "
             f"now, first run `strongroom ca renew {peer.name}` at the appliance"

@@ -2,7 +2,8 @@
 
 Storage daemons, agents and operators renew alike: a new key, a request under the current
 certificate, and the answer in the identity folder. The authority stays the one of the folder: no
-answer may change it. A certificate that has ended renews nothing; `ended_text` says what to do.
+answer may change it. The certificate of an agent or storage daemon that has ended renews itself for
+some months (`late_renewals`); of others, and later, `ended_text` says what to do.
 All functions block, for up to half a minute.
 """
 
@@ -17,7 +18,7 @@ from strongroom import clock
 from strongroom.clock import SECOND_NS, utc_text
 from strongroom.decoding import reading
 from strongroom.errors import DirectorError, PeerRefusedError
-from strongroom.net.channels.tls_contexts import client_context
+from strongroom.net.channels.tls_contexts import authority_context, client_context
 from strongroom.net.control.own_requests import OWN_HEADERS
 from strongroom.net.identities.identity import (
     Identity,
@@ -25,12 +26,15 @@ from strongroom.net.identities.identity import (
     new_key,
     store_identity,
 )
+from strongroom.net.identities.late_renewals import late_proof
+from strongroom.net.identities.renewals import GRACE_DAYS, GRACE_ROLES
 from strongroom.net.identities.revocations import install_list
 from strongroom.net.identities.trust import roots_of
 from strongroom.printable import printable
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
 _TIMEOUT_SECONDS: Final = 30.0
 _LARGEST_ANSWER_BYTES: Final = 4 << 20
@@ -71,12 +75,19 @@ def renew_certificate(
     Raises UsageError, PeerRefusedError (also for a certificate that has ended), DirectorError.
     """
     identity = Identity.load(folder)
-    require_living(identity)
     key_pem = new_key()
-    question = {"csr": certificate_request(key_pem, identity.name).decode("ascii")}
-    issued: IssuedAnswer = _ask_as(
-        identity, director, "POST", "/api/v1/renew", question, IssuedAnswer
-    )
+    request = certificate_request(key_pem, identity.name)
+    question = {"csr": request.decode("ascii")}
+    if is_of_no_use(identity):
+        # Nobody takes it any more, so the connection is that of a stranger.
+        question |= {"token": late_proof(identity, request), "name": identity.name}
+        context = authority_context(identity.authority_pem)
+        judge = _judge(identity, director)
+        issued: IssuedAnswer = ask(
+            director, context, "POST", "/api/v1/enrol", question, IssuedAnswer, judge
+        )
+    else:
+        issued = _ask_as(identity, director, "POST", "/api/v1/renew", question, IssuedAnswer)
     renewed = store_identity(folder, key_pem, issued.certificate.encode(), identity.authority_pem)
     keep_revoked(renewed, issued.revoked)
     return renewed, issued.put_keys
@@ -127,7 +138,8 @@ def ended_text(identity: Identity) -> str:
     name = printable(identity.name)
     if identity.role == "agent":
         mend = (
-            f"`strongroom ca token {name}` at the appliance makes a token, and `strongroom agent "
+            f"`strongroom ca renew {name}` at the appliance lets it renew, or `strongroom ca token "
+            f"{name}` makes a token, and `strongroom agent "
             "enrol` with it gets a new certificate here"
         )
     else:
@@ -135,6 +147,9 @@ def ended_text(identity: Identity) -> str:
             f"`strongroom ca issue {name} --role {identity.role}` at the appliance makes another, "
             "with --host for each address of a daemon; put it into this folder"
         )
+    late_days = (clock.now_ns() / SECOND_NS - identity.not_after.timestamp()) / 86400
+    if identity.role in GRACE_ROLES and late_days <= GRACE_DAYS:
+        mend = f"it is renewed as soon as its director answers; if that refuses, {mend}"
     what = f"the certificate of {identity.peer} in {printable(identity.folder)}"
     if has_not_begun(identity):
         return (
@@ -143,8 +158,8 @@ def ended_text(identity: Identity) -> str:
             f"else {mend}"
         )
     return (
-        f"{what} ended on {identity.not_after:%Y-%m-%d %H:%M} UTC and cannot renew itself any "
-        f"more; {mend}"
+        f"{what} ended on {identity.not_after:%Y-%m-%d %H:%M} UTC and cannot be used any more; "
+        f"{mend}"
     )
 
 
@@ -190,11 +205,16 @@ def _ask_as(
     question: dict[str, str] | None,
     answer: type[Any],
 ) -> Any:
+    judge = _judge(identity, director)
+    context = client_context(identity, check_hostname=False)
+    return ask(director, context, method, path, question, answer, judge)
+
+
+def _judge(identity: Identity, director: DirectorAddress) -> Callable[[bytes], None]:
     def judge(certificate: bytes) -> None:
         identity.trust.judge_server(certificate, director.name or director.host, ("director",))
 
-    context = client_context(identity, check_hostname=False)
-    return ask(director, context, method, path, question, answer, judge)
+    return judge
 
 
 def _clock_hint(error: Exception) -> str:

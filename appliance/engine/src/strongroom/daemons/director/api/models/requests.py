@@ -85,9 +85,12 @@ class TokenWanted(Question):
 
 
 class Enrolment(Question):
-    """An agent's request for its first certificate: a PKCS #10 request in PEM, a one-time token."""
+    """An agent's request for its first certificate: a PKCS #10 request in PEM, a one-time token.
 
-    token: str = Field(min_length=8, max_length=512)
+    For a renewal after the end of a certificate the token is a proof of having its key.
+    """
+
+    token: str = Field(min_length=8, max_length=4096)
     csr: str = Field(min_length=64, max_length=16_384)
     name: NameNeeded
 

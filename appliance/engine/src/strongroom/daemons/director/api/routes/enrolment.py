@@ -31,6 +31,7 @@ from strongroom.daemons.director.results.access import Actor
 from strongroom.errors import NotPermittedError, PeerRefusedError, UnknownNameError
 from strongroom.net.identities.enrolment_tokens import TokenUse, token_id
 from strongroom.net.identities.enrolments import key_digest, new_certificate, permitted
+from strongroom.net.identities.late_renewals import is_late_proof, read_late_proof
 from strongroom.net.identities.peer import serial_text
 
 router = APIRouter(tags=["enrolment"])
@@ -61,6 +62,8 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
     joining: JoiningClient | None = None
     try:
         async with context.enrolment_places:
+            if is_late_proof(wanted.token):
+                return await _renew_late(context, enrolling, wanted, address)
             use = await asyncio.to_thread(
                 enrolling.authority.tokens.look, wanted.token, wanted.name
             )
@@ -100,6 +103,36 @@ async def enrol(wanted: Enrolment, request: Request) -> Enrolled:
         authority=enrolling.authority.certificate_pem.decode("ascii"),
         revoked=await _revoked(enrolling),
         jobs=list(joining.jobs) if joining is not None else [],
+    )
+
+
+async def _renew_late(
+    context: ApiContext, enrolling: Enrolling, wanted: Enrolment, address: str
+) -> Enrolled:
+    """The next certificate for the holder of one that is not valid now. Raises PeerRefusedError."""
+    authority, csr = enrolling.authority, wanted.csr.encode()
+
+    def certify() -> bytes:
+        certificate, peer = read_late_proof(wanted.token, authority.fingerprint, csr)
+        if peer.name != wanted.name:
+            raise PeerRefusedError(f"the certificate is of {peer}, not of {wanted.name!r}")
+        clients = EnrolledClient(context.director.context, enrolling.keys, peer.name).renew(peer)
+        return authority.renew(certificate, csr, clients, is_late=True)
+
+    certificate = await asyncio.to_thread(certify)
+    serial = _serial(certificate)
+    if wanted.name in context.director.configuration.clients:
+        await context.director.commands.note_certificate(wanted.name, serial)
+    await context.director.audit_log.record_of_agent(
+        wanted.name, address, "renew", f"{wanted.name} certificate {serial}, after its end"
+    )
+    return Enrolled(
+        name=wanted.name,
+        director=context.director.configuration.director.name,
+        certificate=certificate.decode("ascii"),
+        authority=authority.certificate_pem.decode("ascii"),
+        revoked=await _revoked(enrolling),
+        jobs=[],
     )
 
 
