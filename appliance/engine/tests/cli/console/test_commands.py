@@ -193,6 +193,7 @@ def test_cancel_and_bandwidth(command, director):
         agent.expect(Cancel)
         agent.ended(run, "cancelled")
     assert "[conflict]" in command("cancel", run, exit_code=61).messages
+    assert "[conflict]" in command("accept", run, exit_code=61).messages
     command("watch", run, exit_code=130)
 
 

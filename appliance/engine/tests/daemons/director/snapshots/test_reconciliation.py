@@ -11,11 +11,13 @@ import pytest
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from kit.director_with_repositories import ADMIN, Place, rebuild_catalog
 from kit.virtual_time import ShiftedTime
+from strongroom import clock
 from strongroom.daemons.director import director as director_module
 from strongroom.daemons.director.catalog.access import list_audit
 from strongroom.daemons.director.catalog.clients import generation_of
 from strongroom.daemons.director.catalog.runs import RunRecord, add_run, change_run, new_run_id
 from strongroom.daemons.director.results.snapshots import SnapshotFilter
+from strongroom.daemons.director.runs.retention import apply_retention
 from strongroom.daemons.director.snapshots.reconciliation import Reconciler
 from strongroom.errors import CatalogUnavailableError, StoreError
 from strongroom.repo.snapshots import Snapshot
@@ -233,6 +235,29 @@ async def test_a_catalog_put_back_from_an_old_copy_says_what_it_lacks(director, 
     assert await context.with_repository(rebuild_catalog, context, "main") == 2
     assert await problems() == []
     assert await ids(director) == {old, *new}
+
+
+@in_loop
+async def test_a_rebuild_lets_empty_snapshots_displace_none_with_files(director):
+    director.configure(NIGHTLY, pool="KeepLast = 1")
+    await director.open()
+    agent = await director.agent("web1")
+    whole = await director.back_up(agent)
+    empty = []
+    for number in range(2):
+        director.time.pass_by(60)
+        now_ns = clock.now_ns()
+        empty.append(made_there(director, start_ns=now_ns, tags=(f"number={number}",)))
+    await director.close()
+    shutil.rmtree(director.folder / "work")
+    await director.open()
+    context = director.service.context
+    assert await context.with_repository(rebuild_catalog, context, "main") == 3
+    for line in await context.with_repository(
+        apply_retention, context, "nightly", "web1", "Default", "main"
+    ):
+        assert line
+    assert whole in await ids(director)
 
 
 @in_loop

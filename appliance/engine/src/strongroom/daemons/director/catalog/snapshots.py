@@ -220,9 +220,10 @@ def usual_snapshots(catalog: Catalog, record: SnapshotRecord) -> list[SnapshotRe
 
 
 def note_accepted(catalog: Catalog, snapshot_id: str, missing_paths: int) -> None:
-    """A snapshot lacks so many named paths, by an operator's judgement."""
+    """A snapshot and its copies lack so many named paths, by an operator's judgement."""
+    is_same = or_(SNAPSHOTS.c.id == snapshot_id, SNAPSHOTS.c.original == snapshot_id)
     with catalog.writing() as connection:
-        chosen = update(SNAPSHOTS).where(SNAPSHOTS.c.id == snapshot_id)
+        chosen = update(SNAPSHOTS).where(is_same)
         connection.execute(chosen.values(missing_paths=missing_paths))
 
 

@@ -36,6 +36,7 @@ from strongroom.daemons.director.catalog.snapshots import (
     note_false,
     note_removed,
     note_returned,
+    usual_snapshots,
 )
 from strongroom.daemons.director.catalog.tables import GONE
 from strongroom.daemons.director.results.access import Actor
@@ -187,6 +188,7 @@ def reconcile(
                         unknown[one.id] = names[one.id]
                 else:
                     lates.append(late)
+            records = [_marked(context, records, one) for one in records]
             records, failed = walked(context, storage, records)
             lates, failed_lates = walked(context, storage, lates)
             refused |= failed | failed_lates
@@ -211,6 +213,20 @@ def reconcile(
     )
     _tell(context, storage, result, mine)
     return result
+
+
+def _marked(
+    context: DirectorContext, found: list[SnapshotRecord], record: SnapshotRecord
+) -> SnapshotRecord:
+    """An empty one after others that were not: it displaces none, as when its run ended."""
+    if record.files or record.original or record.missing_paths:
+        return record
+    of = (record.client, record.job)
+    before = [one for one in found if one.server_ns < record.server_ns and not one.original]
+    had_files = any(one.files for one in before if (one.client, one.job) == of)
+    if had_files or any(one.files for one in usual_snapshots(context.catalog, record)):
+        return msgspec.structs.replace(record, missing_paths=1)
+    return record
 
 
 def _impossible(found: list[Snapshot]) -> dict[str, str]:
