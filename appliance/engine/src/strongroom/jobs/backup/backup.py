@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import strongroom
 from strongroom import clock, heap
-from strongroom.errors import DamageError, ObjectMissingError, SourceError
+from strongroom.errors import ObjectMissingError, SourceError
 from strongroom.filesets.rules import FileSetRules
 from strongroom.jobs.backup.coordinator import Coordinator
 from strongroom.jobs.backup.parent import choose_parent, open_parent
@@ -32,6 +32,7 @@ from strongroom.progress import NullProgress
 from strongroom.repo.left_out import LeftOut
 from strongroom.repo.newest_known import NewestKnown
 from strongroom.repo.packs import KIND_LISTING, PACK_SIZE_BYTES
+from strongroom.repo.set_aside import SetAside
 from strongroom.repo.snapshots import Snapshot, Totals, witness_of
 from strongroom.rows.left_out import NOT_ENTERED
 from strongroom.rows.views import split_path
@@ -346,15 +347,21 @@ class _Backup:
         is_full = self._options.level == "full"
         if is_full and not self._is_newest_gone():
             return None
-        try:
-            snapshots = self._repository.snapshots()
-        except DamageError as error:
-            # With damaged snapshots a new backup is needed most: it goes on without a parent.
-            self._warnings.append(f"no parent can be chosen, so everything is read: {error}")
-            return None
+        # With damaged snapshots a new backup is needed most: its parent is one of the others.
+        set_aside = SetAside()
+        snapshots = self._repository.snapshots(set_aside)
+        set_aside.report(
+            lambda kind, name, problem: self._warnings.append(f"{kind}/{name}: {problem}")
+        )
         if self._newest is not None:
             mine = self._repository.writer.client_id
-            behind = [one for one in self._newest.behind(snapshots) if one.owner == mine]
+            # Of one that cannot be read it was said already.
+            unread = set_aside.names("snapshots")
+            behind = [
+                one
+                for one in self._newest.behind(snapshots)
+                if one.owner == mine and one.snapshot_id not in unread
+            ]
             self._warnings += [one.text() for one in behind]
         return None if is_full else choose_parent(snapshots, paths, self._options)
 
