@@ -87,11 +87,7 @@ def keyboard(screen: Screen) -> None:
 def answer_file(screen: Screen) -> None:
     """Look for an answer file again, and apply it."""
     title = "Look for the answer file again"
-    if State().known.is_ready:
-        lines = ["This machine is set up. Change it by this menu, or by", "",
-                 "  sudo strongroom-installer apply FILE"]  # fmt: skip
-        screen.text(title, lines)
-    elif first_boot.apply_found_answers(screen.log(title)):
+    if first_boot.apply_found_answers(screen.log(title)):
         screen.text(title, ["The answers are applied.", "", *next_steps()])
     else:
         screen.text(title, ["There is none. Put answers.yml on a disk labelled STRONGROOM."])

@@ -18,6 +18,7 @@ from strongroom.appliance.console.screen import LEAST_COLUMNS, LEAST_ROWS, Idle,
 from strongroom.appliance.console.status import status_lines
 from strongroom.appliance.disks.unlocking import is_encrypted, is_waiting
 from strongroom.appliance.running import fault_of
+from strongroom.appliance.state import State
 from strongroom.errors import UsageError
 from strongroom.printable import printable
 
@@ -75,7 +76,7 @@ def show_for_ever(window: curses.window) -> None:
 def show_menu(screen: Screen, name: str) -> None:
     """Until Escape. name: who has logged in, for the shell."""
     while True:
-        shown = {"u": is_waiting(), "k": is_encrypted()}
+        shown = {"u": is_waiting(), "k": is_encrypted(), "a": not State().known.is_ready}
         items = [(key, text) for key, text, _ in _ACTIONS if shown.get(key, True)]
         if name:
             items.insert(-2, ("s", f"Shell, as {name}"))

@@ -6,10 +6,11 @@ import argparse
 import curses
 import locale
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
-from strongroom.appliance.machine import is_installer
+from strongroom.appliance.machine import Machine, is_installer
 from strongroom.appliance.running import run_program
 from strongroom.errors import EXIT_DONE, UsageError
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
 
 _ESCAPE_MILLISECONDS: Final = 50
+# See systemd(1), SIGRTMIN+21.
+_NO_STATUS: Final = 21
 
 
 def main() -> int:
@@ -43,6 +46,9 @@ def _run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("only root can set a machine up: use sudo")
     if not (sys.stdin.isatty() and terminal.output.isatty()):
         raise UsageError("the menu needs a terminal; for scripts there is strongroom-installer")
+    if arguments.login and Machine().is_running:
+        # The start may go on for minutes; what systemd writes of it would cover the pages.
+        os.kill(1, signal.SIGRTMIN + _NO_STATUS)
     locale.setlocale(locale.LC_ALL, "")
     os.environ.setdefault("ESCDELAY", str(_ESCAPE_MILLISECONDS))
     try:

@@ -183,9 +183,6 @@ class Screen:
 
     def refresh_page(self, title: str, lines: Sequence[str], footer: str) -> None:
         """Draw a page that waits for no key."""
-        if curses.termname() == _LINUX:
-            # While the machine starts, kernel and systemd write over it.
-            self._window.redrawwin()
         self._page(title, lines, footer)
 
     def key(self, patience_seconds: float = 0) -> Key:
@@ -261,6 +258,9 @@ class Screen:
         more = "  (more below)" if top + self._room < len(lines) else ""
         self._put(rows - 1, f" {footer}{more}", curses.A_BOLD)
         window.move(rows - 1, 0)
+        if curses.termname() == _LINUX:
+            # The kernel writes its errors over it.
+            window.redrawwin()
         window.refresh()
 
     def _put(self, row: int, text: str, style: int) -> None:
