@@ -184,6 +184,19 @@ def test_the_repository_and_its_cache_are_never_deleted(command: Command, tree: 
     command.run("backup", str(tree), key_file=command.put_key)
 
 
+def test_a_repository_that_somebody_else_serves_is_never_deleted(
+    command: Command, tree: Path
+) -> None:
+    command.run("backup", str(tree), key_file=command.put_key)
+    (tree / "second").mkdir()
+    second = Command(tree / "second")
+    second.make_repository()
+    seen = restored(command, f"latest:{tree}")
+    assert second.repository.is_dir()
+    assert os.listdir(tree / "second") == ["repository"]
+    assert seen["not_deleted"] == {"in-use": 1}
+
+
 @pytest.mark.parametrize("what", ["latest", "latest:{tree}", "latest:{tree}/hollow"])
 def test_a_folder_that_is_empty_in_the_snapshot_is_emptied(
     command: Command, tree: Path, what: str

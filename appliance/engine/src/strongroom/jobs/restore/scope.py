@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from strongroom.stores.store import Store
 
 _OPEN: Final = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_OPEN_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+# Of the configuration of a repository (docs/design/repository-format.md).
+_CONFIG_BEGIN: Final = b'{"strongroom":'
 _MOST_KNOWN: Final = 1 << 16
 _MOST_NAMED: Final = 1000
 
@@ -59,7 +62,7 @@ SPARED_TEXTS: Final = {
     Spared.SPECIAL: "sockets, which no backup stores",
     Spared.VANISHED: "they were gone when its backup came to read them",
     Spared.MOUNT: "on another file system or mount; restore that path by itself to delete there",
-    Spared.IN_USE: "of the repository, its cache or this program",
+    Spared.IN_USE: "of a repository, its cache or this program",
     Spared.UNKNOWN: "the snapshot does not record what its backup left out",
 }
 _OF_RECORD: Final = {
@@ -176,7 +179,9 @@ class Scope:
                 break
             path = above
         here = _where(b".")
-        if (here.device, here.inode) in self._in_use or (is_first and self._is_in_use()):
+        if (here.device, here.inode) in self._in_use or _is_repository(b"."):
+            return Spared.IN_USE
+        if is_first and self._is_in_use():
             return Spared.IN_USE
         if not place or not self._stays or here.is_beside(_where(b"..")):
             return None
@@ -187,7 +192,7 @@ class Scope:
         above = b".."
         last: tuple[int, int] | None = None
         while (found := _identity(above)) != last and found is not None:
-            if found in self._in_use:
+            if found in self._in_use or _is_repository(above):
                 return True
             last, above = found, above + b"/.."
         return False
@@ -251,6 +256,21 @@ def program_folders() -> tuple[bytes, ...]:
 def store_folders(store: Store) -> tuple[bytes, ...]:
     """Where a store is on this machine; () where it is not."""
     return (os.fsencode(store.location),) if store.location.startswith("/") else ()
+
+
+def _is_repository(folder: bytes) -> bool:
+    """Whether a folder is a repository, perhaps the one that a storage daemon here serves."""
+    try:
+        fd = os.open(folder + b"/config", _OPEN_FILE)
+    except OSError:
+        return False
+    try:
+        is_ours = os.read(fd, len(_CONFIG_BEGIN)) == _CONFIG_BEGIN
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return is_ours and os.path.isdir(folder + b"/packs")
 
 
 def _was_mount(listing: Listing, path: bytes) -> bool:
