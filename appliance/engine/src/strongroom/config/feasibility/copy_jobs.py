@@ -17,6 +17,9 @@ SELECTION_TYPES: Final = ("PoolUncopiedJobs", "Job", "Client")
 
 def judge_copy_job(findings: FeasibilityFindings, job: JobSettings) -> None:
     """Judge a job of Type Copy or Migrate."""
+    if job.type == "Migrate":
+        message = "copies, and removes nothing: the originals stay until their retention ends"
+        findings.job_warning(job, "type", message, "type")
     if job.selection_type and job.selection_type not in SELECTION_TYPES:
         known = ", ".join(SELECTION_TYPES)
         message = f"cannot select by {job.selection_type}: there are {known}"

@@ -32,10 +32,9 @@ JOB_KINDS: Final[Mapping[str, JobKind]] = {
 }
 # Types that Bareos knows and that have no work here, and why.
 NOTHING_TO_DO: Final[Mapping[str, str]] = {
-    "Archive": "is of Type Archive, which does nothing: remove the job",
+    "Archive": "does nothing: there is no work of Type Archive. Remove the job",
     "Consolidate": (
-        "is of Type Consolidate, which does nothing here: every snapshot is complete, whatever its "
-        "level. Remove the job"
+        "has nothing to consolidate: every snapshot is complete, whatever its level. Remove the job"
     ),
 }
 BACKUP_LEVELS: Final[Mapping[str, str]] = {
