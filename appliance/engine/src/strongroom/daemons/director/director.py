@@ -92,7 +92,8 @@ class Director:
             self.audit_log,
             path,
         )
-        self._forget_at = 0.0
+        # Not at once: the clock may be set right after a start.
+        self._forget_at = clock.elapsed_seconds() + EXPIRY_LOOK_SECONDS
         self._scheduling: asyncio.Task[None] | None = None
         self._reconciling: asyncio.Task[None] | None = None
         self._watching_ends: asyncio.Task[None] | None = None
@@ -173,7 +174,13 @@ class Director:
                     _log.exception("the catalog cannot be compared with storage %s", storage)
             await asyncio.sleep(RECONCILE_SECONDS)
 
-    async def forget_old_rows(self) -> None:
+    async def hourly(self, told: DailyLog) -> None:
+        """Log what ends soon, settle what settles by itself, remove what is old."""
+        log_expiries(told, await self.queries.expiries())
+        await self.agents.rivals.look()
+        await self._forget_old_rows()
+
+    async def _forget_old_rows(self) -> None:
         """Once a day remove from the catalog what nobody needs any more. Raises CatalogError.
 
         Not where an Admin job does it by `expire runs`, nor while the clock is not trusted.
@@ -202,10 +209,9 @@ class Director:
         told = DailyLog(_log)
         while True:
             try:
-                log_expiries(told, await self.queries.expiries())
-                await self.agents.rivals.look()
+                await self.hourly(told)
             except (StrongroomError, OSError) as error:
-                _log.warning("the hourly look at what ends failed: %s", error)
+                _log.warning("the hourly look at what ends or is old failed: %s", error)
             except Exception:  # noqa: BLE001 - the loop must continue
                 _log.exception("certificates cannot be looked at")
             await asyncio.sleep(EXPIRY_LOOK_SECONDS)

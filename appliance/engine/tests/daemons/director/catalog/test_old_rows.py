@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kit import director_in_process as kit
 from kit.director_in_process import OPERATOR, in_loop, job
+from strongroom.daemons.daily_log import DailyLog
 from strongroom.daemons.director.catalog.database import open_catalog
 from strongroom.daemons.director.catalog.old_rows import remove_old_runs, remove_old_snapshots
 from strongroom.daemons.director.catalog.runs import (
@@ -119,6 +121,7 @@ def test_entries_of_copies_go_as_well(catalog):
 
 @in_loop
 async def test_old_runs_go_by_themselves_unless_a_job_says_when(director):
+    told = DailyLog(logging.getLogger(__name__))
     director.configure(kit.client("web1") + job("nightly"))
     await director.open()
     agent = await director.agent("web1")
@@ -133,10 +136,10 @@ async def test_old_runs_go_by_themselves_unless_a_job_says_when(director):
       RunScript { RunsWhen = Before; RunsOnClient = no; Console = "expire runs 900" } }"""
     director.configure(kit.client("web1") + job("nightly") + expiring)
     await director.service.commands.reload(OPERATOR)
-    await director.service.forget_old_rows()
+    await director.service.hourly(told)
     assert len(await director.runs()) == 3
     director.configure(kit.client("web1") + job("nightly"))
     await director.service.commands.reload(OPERATOR)
-    await director.service.forget_old_rows()
+    await director.service.hourly(told)
     # The newest says how the job is.
     assert len(await director.runs()) == 1
