@@ -1,16 +1,16 @@
 """A compromised agent stores snapshots that refer to nothing, to others, or tell false totals."""
 
+import msgspec
 import pytest
 
 from kit.forged_snapshot import NO_BLOCK, file_row, forge
 from kit.tiny_backup import back_up, read_back
-from strongroom.errors import DamageError
 from strongroom.jobs.check.vouch import required_judge, vouch
 from strongroom.jobs.upkeep.prune import prune
 from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.progress import NullProgress
 from strongroom.repo.block_columns import BlockColumns
-from strongroom.repo.packs import KIND_DATA, PackFooter
+from strongroom.repo.packs import KIND_DATA, PackFooter, read_footer
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
 THOROUGH = PruneOptions(
@@ -78,7 +78,7 @@ def test_a_snapshot_that_names_what_is_not_there_stops_no_prune(
     assert read_back(appliance, kept.id) == FILES
 
 
-def test_a_verified_snapshot_that_lacks_something_still_stops_prune(appliance, victim):
+def test_of_the_client_of_a_verified_snapshot_that_lacks_something_nothing_goes(appliance, victim):
     kept = back_up(victim, FILES)
     gone = back_up(victim, {b"three": b"third" * 50_000})
     vouch(appliance, required_judge(appliance.store), NullProgress())
@@ -88,8 +88,9 @@ def test_a_verified_snapshot_that_lacks_something_still_stops_prune(appliance, v
     lost = index.of_client(kept.owner).locate(pages[0].block_id).pack_id.hex()
     appliance.store.delete("packs", lost)
     packs = {info.name for info in appliance.store.list("packs")}
-    with pytest.raises(DamageError, match="strongroom check"):
-        prune(appliance, THOROUGH, NullProgress())
+    report = prune(appliance, THOROUGH, NullProgress())
+    assert lost in report.set_aside.names("packs")
+    assert (report.marked_packs, report.removed_packs) == (0, 0)
     assert {info.name for info in appliance.store.list("packs")} == packs
 
 
@@ -104,3 +105,28 @@ def test_a_new_snapshot_whose_index_the_disk_lost_loses_nothing_to_prune(applian
     vouch(appliance, required_judge(appliance.store), NullProgress())
     assert prune(appliance, THOROUGH, NullProgress()).false_snapshots == ()
     assert read_back(appliance, kept.id) == FILES
+
+
+def test_an_index_that_says_another_size_of_its_own_pack_stops_no_prune(
+    appliance, attacker, victim
+):
+    own = back_up(attacker, FILES)
+    kept = back_up(victim, FILES)
+    gone = back_up(victim, {b"three": b"third" * 50_000})
+    index = appliance.for_all_clients().load_index()
+    mine = [pack for pack in index.packs() if index.owners[pack.owner] == own.owner]
+    footers = [read_footer(appliance.store, appliance.key, pack.pack_id) for pack in mine]
+    for info in list(attacker.store.list("index")):
+        appliance.store.delete("index", info.name)
+    with attacker.lease("web1", 1, "backup"):
+        attacker.write_index(
+            [msgspec.structs.replace(one, size_bytes=one.size_bytes + 1) for one in footers]
+        )
+    appliance.store.delete("snapshots", gone.id)
+    report = prune(appliance, THOROUGH, NullProgress())
+    assert set(report.set_aside.names("packs")) == {pack.pack_id.hex() for pack in mine}
+    assert report.removed_packs > 0
+    assert read_back(appliance, kept.id) == FILES
+    assert {pack.pack_id.hex() for pack in mine} <= {
+        info.name for info in appliance.store.list("packs")
+    }

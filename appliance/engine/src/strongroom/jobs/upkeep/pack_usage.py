@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from strongroom.jobs.upkeep.marking import Marker
     from strongroom.repo.index.block_rows import IndexedPack
     from strongroom.repo.index.index import Index
     from strongroom.repo.index.live_blocks import LiveBlocks
@@ -154,14 +155,24 @@ def _footers(repository: Repository, index: Index) -> Iterator[PackFooter]:
         yield from read_index_object(repository.store, repository.key, name, chunks=True).footers
 
 
-def require_present(usages: Sequence[PackUsage], present: Collection[bytes]) -> None:
-    """DamageError when a pack that is used is not in the store, or truncated there."""
+def set_lost_aside(
+    usages: Sequence[PackUsage], present: Collection[bytes], index: Index, marker: Marker
+) -> None:
+    """Set the client of a pack aside that is used and not in the store, or truncated there.
+
+    DamageError for a shared one: what clients have left to it is nowhere else.
+    """
     for usage in usages:
         if usage.in_use and usage.pack.pack_id not in present:
-            raise DamageError(
-                f"pack {usage.pack.pack_id.hex()} is missing or cut off and snapshots need it; "
-                "nothing was removed. Run strongroom check, then strongroom repair"
+            name, owner = usage.pack.pack_id.hex(), index.owners[usage.pack.owner]
+            error = DamageError(
+                f"pack {name} is missing or cut off and snapshots need it; nothing was removed. "
+                "Run strongroom check, then strongroom repair"
             )
+            if owner == SHARED:
+                raise error
+            marker.set_aside.add("packs", name, error)
+            marker.false_owners.add(owner)
 
 
 def choose_repacked(

@@ -79,7 +79,9 @@ class PruneReport:
     def false_snapshots(self) -> tuple[tuple[str, str], ...]:
         """Ids of snapshots that were set aside, and what is wrong."""
         problems = self.set_aside.problems
-        return tuple(sorted((name, text) for (_, name), text in problems.items()))
+        return tuple(
+            sorted((name, text) for (kind, name), text in problems.items() if kind == "snapshots")
+        )
 
     @property
     def freed_bytes(self) -> int:

@@ -21,7 +21,7 @@ from strongroom.jobs.upkeep.pack_usage import (
     choose_repacked,
     mark_shared,
     measure_usage,
-    require_present,
+    set_lost_aside,
 )
 from strongroom.jobs.upkeep.sweep import doubted_packs, live_leases
 from strongroom.repo.index.shared_chunks import SharedChunks
@@ -117,7 +117,7 @@ def _plan_once(
         for info in (store.list("packs") if late else ())
         if is_object_name(info.name) and bytes.fromhex(info.name) in late
     )
-    require_present(usages, sizes.keys() - cut_off)
+    set_lost_aside(usages, sizes.keys() - cut_off, index, marker)
     unknown = _unknown(repository, index, packs)
     numbers = index.owners
     owners = {pack.pack_id: numbers[pack.owner] for pack in index.packs()}
