@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -53,6 +54,14 @@ def flood_and_die(job: ProgramJob, output: JobOutput) -> None:
     os.write(2, b"x" * FLOOD_BYTES)
     os.write(2, b"\nout of luck\n")
     os._exit(7)
+
+
+def hoard(job: ProgramJob, output: JobOutput) -> None:
+    """Take more memory than it may, a limit that is its own already."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    output.log("info", f"{soft} {hard}")
+    resource.setrlimit(resource.RLIMIT_DATA, (256 << 20, 256 << 20))
+    bytearray(1 << 30)
 
 
 def wait(job: ProgramJob, output: JobOutput) -> None:

@@ -79,6 +79,14 @@ def test_of_a_process_that_floods_standard_error_the_end_is_kept():
     assert len(ended.error) < STDERR_BYTES + 200
 
 
+def test_a_job_has_a_limit_of_memory_and_says_when_it_takes_more():
+    ended, _, lines = asyncio.run(run(ProgramJob(does="hoard")))
+    assert (ended.status, ended.error_id) == ("failed", "memory-limit")
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    soft, hard = map(int, lines[0].split())
+    assert 0 < soft == hard <= max(1 << 30, physical)
+
+
 def test_a_job_that_is_stopped_cleans_up(tmp_path):
     file = tmp_path / "half"
     ended, _, _ = asyncio.run(run(ProgramJob(does="wait", file=str(file)), JobProcess.stop))
