@@ -5,14 +5,17 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 
 import pytest
 
+from kit.damaged_file import damage_pages
 from kit.director_server import CONFIGURATION, PATIENCE_SECONDS, RunningDirector
 from kit.ports import free_port
 from strongroom import clock
+from strongroom.errors import CatalogDamagedError, CatalogUnavailableError
 
 
 @pytest.fixture
@@ -188,3 +191,27 @@ def test_another_key_in_place_of_the_appliance_key_is_refused(prepared, kind):
     done = subprocess.run(words(prepared), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "is no appliance key" in done.stderr
+
+
+def test_a_damaged_catalog_ends_it_and_one_that_takes_its_place_has_it_start_again(
+    prepared, process
+):
+    (catalog,) = prepared.folder.rglob("*.sqlite")
+    copy = catalog.with_name("copy.sqlite")
+    closing = contextlib.closing
+    with closing(sqlite3.connect(catalog)) as old, closing(sqlite3.connect(copy)) as new:
+        old.backup(new)
+    copy.replace(catalog)
+    process.process.send_signal(signal.SIGHUP)
+    assert process.process.wait(60) == CatalogUnavailableError.exit_code
+    assert "was replaced" in process.log.read_text()
+    for end in ("-wal", "-shm"):
+        catalog.with_name(catalog.name + end).unlink(missing_ok=True)
+    damage_pages(catalog)
+    again = Process(prepared)
+    try:
+        assert again.process.wait(60) == CatalogDamagedError.exit_code
+        assert "strongroom catalog recover" in again.log.read_text()
+    finally:
+        again.process.kill()
+        again.process.wait()
