@@ -149,7 +149,7 @@ async def test_a_cancelled_run_that_its_agent_never_confirmed_gets_its_snapshot(
         {"tags": ("RUN", "OTHER")},
         {"job": "other"},
         {"original": "0" * 32 + ":" + "1" * 64},
-        {"totals": Totals(files=1 << 63)},
+        {"totals": Totals(files=(1 << 63) - 1)},
         {"totals": Totals(content_bytes=-1)},
         {"totals": Totals(stored_bytes=1 << 62)},
     ],
@@ -222,7 +222,7 @@ async def test_figures_that_cannot_be_true_are_named_and_not_replaced(director, 
 @in_loop
 async def test_a_rebuild_refuses_impossible_totals_too(director, store, appliance):
     await director.open()
-    false = store("", totals=Totals(files=1 << 63))
+    false = store("", totals=Totals(files=(1 << 63) - 1))
     late = store("", start_ns=-5)
     good = store("")
     context = director.service.context
