@@ -5,13 +5,18 @@ import re
 import shutil
 import subprocess
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from kit.command import PASSPHRASE
 from kit.project import DOCUMENTS
+from kit.sealed_by_hand import snapshot_object
+from kit.sealed_by_hand import store as stored
 from strongroom.errors import (
     EXIT_INCOMPLETE,
+    CheckFailedError,
     ConfigurationError,
     LeaseError,
     OperatingSystemError,
@@ -22,6 +27,8 @@ from strongroom.errors import (
     UsageError,
     WrongKeyError,
 )
+from strongroom.repo.repository import Repository
+from strongroom.stores.local import LocalStore
 
 
 def test_the_service_backs_up_forgets_and_checks_a_part(machine):
@@ -96,6 +103,21 @@ def test_files_that_cannot_be_read_do_not_end_a_run(machine):
     machine.configuration.write_text(text.replace("Include {", f"Include {{ File = {unreadable}; "))
     done = machine.schedule("run", exit_code=EXIT_INCOMPLETE)
     assert "no damage found" in done.stdout
+
+
+def test_an_object_that_cannot_be_read_does_not_keep_the_other_steps_from_their_work(machine):
+    store = LocalStore(str(machine.command.repository))
+    with closing(Repository.open(store, PASSPHRASE.encode())) as house:
+        other = house.for_client("web2")
+        name = stored(other, "snapshots", snapshot_object(other.writer, {"generation": 1 << 40}))
+    # The check, which is last, finds it.
+    done = machine.schedule("run", exit_code=CheckFailedError.exit_code)
+    assert name in done.stderr
+    assert [line for line in done.stdout.splitlines() if line.endswith(":")] == [
+        "backup:",
+        "forget:",
+        "check:",
+    ]
 
 
 def test_a_named_path_that_is_not_there_is_told_and_the_rest_is_backed_up(machine):

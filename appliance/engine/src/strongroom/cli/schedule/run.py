@@ -1,7 +1,8 @@
 """One run: backup, then forget and prune, then a part of the check; each a process of its own.
 
 A step that fails ends the run with its exit code; files that could not be read (code 3) do not, nor
-does a path of the FileSet that is not there (code 17), which people are told of.
+does a path of the FileSet that is not there (code 17), nor an object that a step could not read and
+set aside (code 24), which people are told of.
 One run at a time: it holds a lock on a file of the state folder.
 """
 
@@ -15,7 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, LeaseError, PathMissingError
+from strongroom.errors import (
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    LeaseError,
+    PathMissingError,
+    SetAsideError,
+)
 from strongroom.interpreter import SAFE_FOLDER, module_command
 from strongroom.printable import printable
 
@@ -32,7 +39,12 @@ _LOCK_FILE: Final = "run.lock"
 _PART_FILE: Final = "checked-part"
 _PERIODS: Final = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
 # What was made is worth keeping, so the other steps follow.
-_GOES_ON: Final = (EXIT_DONE, EXIT_INCOMPLETE, PathMissingError.exit_code)
+_GOES_ON: Final = (
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    PathMissingError.exit_code,
+    SetAsideError.exit_code,
+)
 _SUCCESS_SECONDS: Final = 300
 _STOP_SECONDS: Final = 30
 
