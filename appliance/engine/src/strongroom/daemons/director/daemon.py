@@ -29,11 +29,11 @@ from strongroom.daemons.director.configuration import load_configuration
 from strongroom.daemons.director.director import Director
 from strongroom.daemons.director.key_files import appliance_keys, authority_passphrase
 from strongroom.daemons.director.notices.catalog_trouble import tell_at_start
-from strongroom.daemons.director.own_certificate import OwnCertificate
+from strongroom.daemons.director.own_certificate import OwnCertificate, renew_here
 from strongroom.daemons.director.results.access import Actor
 from strongroom.daemons.director.web.application import web_pages
 from strongroom.daemons.service_manager import notify
-from strongroom.errors import CatalogUnavailableError, PeerRefusedError
+from strongroom.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
 from strongroom.net.channels.tls_contexts import load_certificate
 from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.identity import Identity
@@ -158,6 +158,7 @@ class DirectorDaemon:
         reload = asyncio.create_task(reloading.wait())
         look = asyncio.create_task(self._looking.wait())
         try:
+            await self._follow_identity()
             while not stop.done() and not ended.done():
                 await self._wait_to_look((ended, stop, reload, look))
                 if reload.done():
@@ -200,8 +201,14 @@ class DirectorDaemon:
         return True
 
     async def _follow_identity(self) -> None:
-        """Renew the certificate when it is time, and use a new one."""
-        if not await asyncio.to_thread(self._certificate.follow):
+        """Renew the certificate when it is time, and use a new one; others of this machine too."""
+        is_new = await asyncio.to_thread(self._certificate.follow)
+        if self._authority is not None:
+            try:
+                await asyncio.to_thread(renew_here, self._authority)
+            except (StrongroomError, OSError) as error:
+                _log.warning("certificates of this machine cannot be issued anew: %s", error)
+        if not is_new:
             return
         found = self._identity = self._certificate.identity
         load_certificate(self._tls_context, found)

@@ -54,8 +54,6 @@ class OwnCertificate:
         try:
             if self._authority is not None and (self.is_of_no_use or self.identity.renewal_due()):
                 _renew(self._authority, self.identity, is_of_no_use=self.is_of_no_use)
-            if self._authority is not None:
-                renew_here(self._authority)
             found = Identity.load(self.identity.folder)
         except (StrongroomError, OSError) as error:
             self._told.warn(_OWN, f"the director's certificate cannot be renewed: {error}")

@@ -2,7 +2,7 @@
 
 SIGTERM and SIGINT end it. SIGHUP reloads its configuration: limits, who may connect and in which
 TLS mode, certificate. Addresses and devices stay as they were at the start. The daemon renews its
-certificate itself (see `certificate`); one that somebody else replaced is noticed within a minute.
+certificate itself (see `certificate`); one that somebody else replaced is noticed within seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strongroom.storage")
 
-_LOOK_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 5.0
 # Beside signals in their queue: the certificate may have changed.
 _RENEWED: Final = 0
 _GRANT_PURPOSE: Final = "restore"
