@@ -247,7 +247,7 @@ class Scope:
 def program_folders() -> tuple[bytes, ...]:
     """Where this program and the interpreter that runs it are."""
     package = os.path.dirname(os.path.abspath(strongroom.__file__))
-    folders = [package, os.path.dirname(os.__file__), os.path.realpath(sys.executable)]
+    folders = [package, os.path.dirname(os.__file__), os.path.realpath("/proc/self/exe")]
     if sys.prefix != sys.base_prefix:
         folders.append(sys.prefix)
     return tuple(map(os.fsencode, folders))
