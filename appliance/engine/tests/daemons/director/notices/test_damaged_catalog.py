@@ -20,7 +20,7 @@ from strongroom.daemons.director.director import Director
 from strongroom.daemons.director.notices.catalog_trouble import FILE, tell_at_start
 from strongroom.daemons.director.own_jobs.catalog_recovery import recover_catalog
 from strongroom.daemons.director.results.snapshots import SnapshotFilter
-from strongroom.errors import CatalogDamagedError
+from strongroom.errors import CatalogDamagedError, CatalogError
 
 DAMAGED = "error: the director's catalog is damaged; no job can start"
 
@@ -167,3 +167,21 @@ async def test_a_lost_catalog_comes_back_from_repositories(place):
     found = await place.service.snapshots.find(SnapshotFilter())
     assert [one.id for one in found] == [made]
     await place.close()
+
+
+@in_loop
+async def test_a_catalog_is_not_made_anew_while_its_copy_may_be_on_a_disk_that_is_not_there(place):
+    place.configure(client("web1") + job("nightly") + ADMIN % BACKS_UP)
+    await place.open()
+    copy = (await place.start("admin")).snapshot
+    await place.close()
+    damage_pages(catalog_file(place))
+    damaged = catalog_file(place).read_bytes()
+    (place.folder / "main").rename(place.folder / "unplugged")
+    path = str(place.folder / "etc")
+    with pytest.raises(CatalogError, match="main"):
+        recover_catalog(path, load_configuration(path))
+    assert catalog_file(place).read_bytes() == damaged
+    assert list((place.folder / "work").glob("*.recovered*")) == []
+    (place.folder / "unplugged").rename(place.folder / "main")
+    assert recovered(place)["snapshot"] == copy

@@ -88,7 +88,11 @@ def recover_catalog(path: str, loaded: LoadedConfiguration) -> Recovered:
         )
     if os.path.exists(url.database) and os.path.getsize(url.database) and _is_sound(url):
         return Recovered(source="sound")
-    made = _fill(url, Repositories(repository_places(settings)), settings.director.name)
+    try:
+        made = _fill(url, Repositories(repository_places(settings)), settings.director.name)
+    except BaseException:
+        _remove(_new(url.database))
+        raise
     aside = _put_in_place(url.database)
     entered: dict[str, int] = {}
     failed: dict[str, str] = {}
@@ -123,6 +127,12 @@ def _is_sound(url: URL) -> bool:
         catalog.close()
 
 
+def _remove(database: str) -> None:
+    for end in ("", *_FOLLOWERS):
+        with suppress(FileNotFoundError):
+            os.unlink(database + end)
+
+
 def _new(database: str) -> str:
     return database + ".recovered"
 
@@ -134,9 +144,7 @@ def _fill(url: URL, repositories: Repositories, director: str) -> Recovered:
 
     def attempt(write: Callable[[BinaryIO], object]) -> int:
         """Fill a new catalog from what `write` writes. Raises StrongroomError, OSError."""
-        for end in ("", *_FOLLOWERS):
-            with suppress(FileNotFoundError):
-                os.unlink((new_url.database or "") + end)
+        _remove(new_url.database or "")
         with tempfile.TemporaryFile(dir=os.path.dirname(url.database or "")) as file:
             write(file)
             is_empty = not file.tell()
@@ -154,7 +162,8 @@ def _fill(url: URL, repositories: Repositories, director: str) -> Recovered:
             return Recovered(source="file", rows=attempt(lambda file: _write_damaged(url, file)))
         except (StrongroomError, OSError, ValueError) as error:
             _log.warning("not everything in the damaged file can be read: %s", error)
-    for repository, snapshot in _copies(repositories, director):
+    failed: dict[str, str] = {}
+    for repository, snapshot in _copies(repositories, director, failed):
         try:
             rows = attempt(lambda file: _write_copy(repository, snapshot, file))  # noqa: B023
         except (StrongroomError, OSError, ValueError) as error:
@@ -162,6 +171,14 @@ def _fill(url: URL, repositories: Repositories, director: str) -> Recovered:
             continue
         return Recovered(
             source="copy", rows=rows, snapshot=snapshot.id, snapshot_ns=snapshot.start_ns
+        )
+    if failed:
+        # The copy may be there; afterwards nobody would look for it.
+        name, why = next(iter(failed.items()))
+        raise CatalogError(
+            f"no copy of the catalog was found, and storage {name} could not be read: {why}. Mend "
+            "that and recover again; nothing was changed. Without that storage: move the file of "
+            "the catalog away, start the director, then `strongroom catalog rebuild`"
         )
     attempt(lambda _: None)
     return Recovered(source="repositories")
@@ -176,22 +193,27 @@ def _write_damaged(url: URL, file: BinaryIO) -> None:
         catalog.close()
 
 
-def _copies(repositories: Repositories, director: str) -> Iterator[tuple[Repository, Snapshot]]:
-    """The copies of all repositories, the newest first; each is open while it is used."""
+def _copies(
+    repositories: Repositories, director: str, failed: dict[str, str]
+) -> Iterator[tuple[Repository, Snapshot]]:
+    """The copies of all repositories, the newest first; each is open while it is used.
+
+    failed: gets the storages that could not be read, and why.
+    """
     found: list[tuple[Snapshot, Repository]] = []
     try:
         for name in repositories.names:
             try:
                 repository = repositories.open(name)
             except (StrongroomError, OSError) as error:
-                _log.warning("storage %s: %s", name, error)
+                failed[name] = str(error)
                 continue
             try:
                 snapshots = list_snapshots(repository.store, repository.key)
                 knowing = repository.store.capability(KnowsOwners)
                 owners = {} if knowing is None else knowing.owners("snapshots")
             except (StrongroomError, OSError) as error:
-                _log.warning("storage %s: %s", name, error)
+                failed[name] = str(error)
                 repository.close()
                 continue
             mine = [
