@@ -14,7 +14,7 @@ What each operation takes, and what blocks it (docs/design/concurrency.md has th
       diff, stats, verify,                             removed what it reads (after an hour of
       copy from                                        grace; at once if there is no other lease)
     check                     a lease, none where the  nothing
-                              store is read-only
+                              store is read-only or full
     vouch                     a lease                  nothing
     forget                    nothing                  nothing
     prune, mark and repack    a lease                  nothing
