@@ -310,9 +310,9 @@ async def test_jobs_of_the_director_that_wait_are_not_heaped_up(director, kind):
     more += "; VerifyJob = long; Level = Data" * (kind == "Verify")
     more += "; SelectionType = PoolUncopiedJobs; NextPool = Second" * (kind == "Copy")
     more += "; RunBeforeJob = /bin/true" * (kind == "Admin")
-    text = NIGHTLY + SECOND + client("web1") + job("long")
+    text = NIGHTLY + SECOND + client("web1") + job("long", more="MaxRunTime = 30 days")
     text = text.replace("Run = Incremental", "Run =") if kind == "Verify" else text
-    director.configure(text + job("own", "web1", more, kind))
+    director.configure(text + job("own", "web1", more, kind), concurrent=1)
     await director.open()
     agent = await director.agent("web1")
     long_run = await director.start("long")
