@@ -184,7 +184,7 @@ async def test_an_address_that_answers_no_ping_is_shown_until_it_does(director, 
 
 @in_loop
 async def test_a_digest_covers_those_that_were_not_delivered(director, told, fail):
-    told.configure(notify="Digest At = 7:30")
+    told.configure(job("nightly"), notify="Digest At = 7:30")
     await director.open()
     await told.look()
     told.mail.stop()
