@@ -96,9 +96,10 @@ def hosts_cpu(hosts):
     return total
 
 
-def played(what, playbook, count, inventory, forks=50):
-    """Run a playbook, and measure it."""
-    hosts = ["vault", *names(count)]
+def played(what, playbook, count, inventory, forks=50, hosts=None):
+    """Run a playbook, and measure it. hosts: those of the inventory that are not started here, as a limit."""
+    started = ["vault", *(names(count) if hosts is None else [])]
+    limit = ":".join(started) if hosts is None else hosts
     environment = {
         **os.environ,
         "ANSIBLE_CONFIG": str(PROJECT / "ansible/ansible.cfg"),
@@ -106,8 +107,8 @@ def played(what, playbook, count, inventory, forks=50):
         "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(LABORATORY / "facts"),
         "ANSIBLE_NOCOLOR": "1",
     }
-    command = ["ansible-playbook", "-i", str(inventory), "--forks", str(forks), "--limit", ":".join(hosts)]
-    own, theirs, began = resource.getrusage(resource.RUSAGE_CHILDREN), hosts_cpu(hosts), time.monotonic()
+    command = ["ansible-playbook", "-i", str(inventory), "--forks", str(forks), "--limit", limit]
+    own, theirs, began = resource.getrusage(resource.RUSAGE_CHILDREN), hosts_cpu(started), time.monotonic()
     done = subprocess.run(
         [*command, playbook],
         cwd=PROJECT / "ansible",
@@ -128,7 +129,7 @@ def played(what, playbook, count, inventory, forks=50):
         count,
         round(seconds, 1),
         round(after.ru_utime + after.ru_stime - own.ru_utime - own.ru_stime, 1),
-        round(hosts_cpu(hosts) - theirs, 1),
+        round(hosts_cpu(started) - theirs, 1),
         round(os.getloadavg()[0], 1),
     )
     print(measured, flush=True)
@@ -140,7 +141,7 @@ def middle(runs):
     return sorted(runs, key=lambda one: one.seconds)[(len(runs) - 1) // 2]
 
 
-def measure(most, repeats):
+def measure(most, repeats, many):
     """All runs."""
     folder = LABORATORY / "speed"
     folder.mkdir()
@@ -167,6 +168,29 @@ def measure(most, repeats):
         found.append(middle(retunes))
     for forks in (1, 5, 20):
         found.append(played(f"unchanged, {forks} forks", "site.yml", most, folder, forks=forks))
+    found += measure_many(many)
+    return found
+
+
+def measure_many(count):
+    """Retunes of a fleet of which only the appliance is there: nobody else is to be reached."""
+    folder = LABORATORY / "many"
+    folder.mkdir()
+    found = []
+    clients = [f"m{number:03}" for number in range(1, count + 1)]
+    for what, codec in (("", "auto"), ("unchanged, nobody visited", "auto"), ("one variable, nobody visited", "zstd3")):
+        write_inventory(folder, 0)
+        known = yaml.safe_load((folder / "hosts.yml").read_text())
+        agents = known["all"]["children"]["agents"]
+        # Of networks for documentation: nobody answers there.
+        agents["hosts"] = {name: {"ansible_host": f"192.0.2.{place % 250 + 1}"} for place, name in enumerate(clients)}
+        agents["vars"]["strongroom_compression"] = codec
+        (folder / "hosts.yml").write_text(yaml.safe_dump(known))
+        if not what:
+            played("prime", HERE / "prime.yml", count, folder, hosts="all")
+            played("first retune", "retune.yml", count, folder, hosts="all", forks=20)
+            continue
+        found.append(played(what, "retune.yml", count, folder, hosts="all", forks=20))
     return found
 
 
@@ -253,11 +277,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--many", type=int, default=100, help="clients of the fleet that is retuned at the appliance alone"
+    )
     parser.add_argument("--into", type=Path, help="the page whose figures are written, with a picture beside it")
     chosen = parser.parse_args()
     if shutil.disk_usage(LABORATORY).free < chosen.hosts << 28:
         sys.exit(f"{LABORATORY} has no room for {chosen.hosts} hosts")
-    found = measure(chosen.hosts, chosen.repeats)
+    found = measure(chosen.hosts, chosen.repeats, chosen.many)
     (PROJECT / "build/fleet-speed.json").write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
     if chosen.into is None:
         print(figures(found, "fleet.svg"))

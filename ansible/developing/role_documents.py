@@ -27,7 +27,7 @@ KNOBS = "      # Knobs of the engine, made from its table by `make roles`.\n"
 END_OF_KNOBS = "      # End of the knobs.\n"
 TABLE = PROJECT / "meta/variables.yml"
 # Columns of the table that argument specs of Ansible do not have.
-OWN_COLUMNS = ("minimum", "maximum", "form", "sets", "in_force")
+OWN_COLUMNS = ("minimum", "maximum", "form", "sets", "in_force", "travels")
 
 
 class OnOneLine(list):

@@ -48,14 +48,14 @@ class Edit:
     director: dict[str, Any] = field(default_factory=dict)
 
 
-def knob(name: str, value: Any, *, variable: str = "", shown: Any = None) -> Edit:
-    """A knob that the agent has of itself, and so its next run."""
-    shown = value if shown is None else shown
+def knob(name: str, value: Any, directive: str, *, shown: Any = None) -> Edit:
+    """A knob that comes with each run from the director's Client."""
     return Edit(
-        variable or "strongroom_" + name,
+        "strongroom_" + name,
         value,
-        MYSELF,
-        {f"agent.knobs.{name}": shown, f"agent.last run.knobs.{name}": shown},
+        CLIENT,
+        {f"agent.last run.knobs.{name}": value if shown is None else shown},
+        {f"Client {{host}}.{directive}": value},
     )
 
 
@@ -95,17 +95,18 @@ AGENT_EDITS = [
     option("signature", "blake3", "Signature"),
     option("acls", False, "ACL Support"),
     option("xattrs", False, "XAttr Support"),
-    knob("workers", 3),
-    knob("scan_threads", 7),
-    knob("shards", 3),
-    knob("upload_queue_size", 33),
-    knob("lru_size", 24576, shown=3),
+    knob("workers", 3, "Maximum Workers Per Job"),
+    knob("scan_threads", 7, "Scan Threads"),
+    knob("shards", 3, "Shards"),
+    knob("upload_queue_size", 33, "Upload Queue Size"),
+    knob("lru_size", 24576, "Lru Size", shown=3),
     Edit("strongroom_maximum_workers", 5, MYSELF, {"agent.knobs.maximum_workers": 5}),
     Edit(
         "strongroom_maximum_bandwidth_per_job",
         "20 mb/s",
-        MYSELF,
-        {"agent.directors.vault-dir.maximum_bandwidth_per_job": 20_000_000},
+        CLIENT,
+        {"agent.last run.maximum_bandwidth": 20_000_000},
+        {"Client {host}.Maximum Bandwidth Per Job": 20_000_000},
     ),
     Edit(
         "strongroom_maximum_bandwidth",

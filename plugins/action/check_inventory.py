@@ -4,24 +4,22 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
+import json
 from pathlib import Path
 
 import yaml
-from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.strongroom.backup.plugins.module_utils.inventory_checks import PREFIX, UNKNOWN, Inventory
+from ansible_collections.strongroom.backup.plugins.module_utils.inventory_checks import Inventory
+from ansible_collections.strongroom.backup.plugins.module_utils.inventory_places import Places, variables_of
 
 TABLE = Path(__file__).parents[2] / "meta/variables.yml"
-MOST_LINES = 45
+MOST_LINES = 40
 NAMED_HOSTS = 3
-# Variables besides ours that checks look at.
-ADDRESS = "ansible_host"
-SUFFIXES = ("", ".yml", ".yaml", ".json")
-# What only a connection to the host can tell.
-FACTS = re.compile(r"\bansible_|\bhostvars\b|\blookup\b|\bquery\b")
+# The roles whose work on a host is one part: what was last done of it is noted at the appliance.
+PARTS = {"tuning": ("kernel_tuning", "disk_tuning", "ktls"), "agent": ("agent",)}
 
 
 class ActionModule(ActionBase):
@@ -49,39 +47,31 @@ class ActionModule(ActionBase):
             result["failed"] = True
             count = "1 fault" if len(faults) == 1 else "%d faults" % len(faults)
             result["msg"] = "%s in the inventory; nothing was changed" % count
+        else:
+            result["digests"] = digests(roles, hostvars, names)
         return result
 
 
-def variables_of(hostvars, host):
-    """The variables of a host that are checked.
+def digests(roles, hostvars, names):
+    """Host -> part -> a digest of all that the part's roles make of the host: their files and its variables.
 
-    One that cannot be computed is the error; UNKNOWN where that is no fault.
+    Templates are digested as they are written. What comes with each job from the director is left out.
     """
-    raw = hostvars.raw_get(host)
     found = {}
-    for name in raw:
-        if not (name.startswith(PREFIX) or name == ADDRESS):
-            continue
-        try:
-            found[name] = hostvars[host][name]
-        except AnsibleError as error:
-            found[name] = UNKNOWN if FACTS.search(str(raw[name])) else error
-    address = found.pop(ADDRESS, None)
-    return Variables(found, address)
-
-
-class Variables(dict):
-    """Variables of a host, of which those with our prefix are listed, and the address is there."""
-
-    def __init__(self, found, address):
-        super().__init__(found)
-        self._address = address
-
-    def get(self, name, default=None):
-        """A value, or the default."""
-        if name == ADDRESS:
-            return self._address
-        return super().get(name, default)
+    for part, members in PARTS.items():
+        base = hashlib.sha256()
+        for role in members:
+            for file in sorted((TABLE.parents[1] / "roles" / role).rglob("*")):
+                if file.is_file() and file.name != "README.md":
+                    base.update(file.read_bytes())
+        options = {name: one for role in members for name, one in roles[role]["options"].items()}
+        bound = sorted(name for name, option in options.items() if not option.get("travels"))
+        for host in names:
+            raw = hostvars.raw_get(host)
+            own = base.copy()
+            own.update(json.dumps({name: raw[name] for name in bound if name in raw}, default=str).encode())
+            found.setdefault(host, {})[part] = own.hexdigest()[:32]
+    return found
 
 
 def joined(faults, places):
@@ -105,96 +95,3 @@ def lines(faults):
     if len(told) > MOST_LINES:
         told = [*told[: MOST_LINES - 1], "and %d more faults" % (len(told) - MOST_LINES + 1)]
     return told
-
-
-class Places:
-    """Where the inventory sets a variable: file and line, as Ansible's order of precedence finds it."""
-
-    def __init__(self, task_vars, hostvars, extra):
-        self._extra = extra
-        self._hostvars = hostvars
-        self._groups = task_vars["groups"]
-        self._playbooks = Path(task_vars.get("playbook_dir", "."))
-        self._keys = {}
-
-    def of(self, host, variable):
-        """FILE:LINE, or nothing where it is not found."""
-        if variable in self._extra:
-            return "-e on the command line"
-        raw = self._hostvars.raw_get(host)
-        base = Path(raw.get("inventory_dir") or ".")
-        folders = [base] if base.resolve() == self._playbooks.resolve() else [self._playbooks, base]
-        for folder in folders:
-            found = self._in_folder(folder / "host_vars", host, variable)
-            if found:
-                return self._told(*found, base)
-        inventory = Path(raw.get("inventory_file") or "/nonexistent")
-        in_inventory = self._keys_of(inventory).get(variable, [])
-        own = [line for path, line in in_inventory if host in path]
-        if own:
-            return self._told(inventory, own[0], base)
-        # A group within another has fewer hosts.
-        groups = sorted((name for name in self._groups if host in self._groups[name]), key=self._order)
-        for group in groups:
-            for folder in folders:
-                found = self._in_folder(folder / "group_vars", group, variable)
-                if found:
-                    return self._told(*found, base)
-            inline = [line for path, line in in_inventory if path[-2:] == (group, "vars")]
-            if inline:
-                return self._told(inventory, inline[0], base)
-        return self._told(inventory, in_inventory[0][1], base) if in_inventory else ""
-
-    def _order(self, group):
-        return (group == "all", len(self._groups[group]), group)
-
-    def _in_folder(self, folder, name, variable):
-        for suffix in SUFFIXES:
-            path = folder / (name + suffix)
-            files = sorted(path.rglob("*"), reverse=True) if path.is_dir() else [path]
-            for file in files:
-                found = self._keys_of(file).get(variable)
-                if found:
-                    return file, found[-1][1]
-        return None
-
-    def _keys_of(self, file):
-        """Key -> pairs of the keys above it and its line."""
-        if file not in self._keys:
-            self._keys[file] = keys_with_lines(file)
-        return self._keys[file]
-
-    def _told(self, file, line, base):
-        if file.is_relative_to(base):
-            file = file.relative_to(base)
-        return "%s:%d" % (file, line)
-
-
-def keys_with_lines(file):
-    """Keys of a file of variables with our prefix, of YAML or INI. A file that cannot be read has none."""
-    try:
-        text = file.read_text(encoding="utf-8") if file.is_file() else ""
-    except (OSError, UnicodeDecodeError):
-        return {}
-    found = {}
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError:
-        root = None
-    if isinstance(root, yaml.MappingNode):
-        note_keys(root, (), found)
-    else:
-        for line, content in enumerate(text.splitlines(), 1):
-            for match in re.finditer(r"\b(%s\w+|%s)\s*=" % (PREFIX, ADDRESS), content):
-                found.setdefault(match.group(1), []).append(((content.split()[0],), line))
-    return found
-
-
-def note_keys(node, path, found):
-    """Enter the keys below a node."""
-    for key, value in node.value:
-        name = str(key.value)
-        if name.startswith(PREFIX) or name == ADDRESS:
-            found.setdefault(name, []).append((path, key.start_mark.line + 1))
-        elif isinstance(value, yaml.MappingNode) and len(path) < 40:
-            note_keys(value, (*path, name), found)

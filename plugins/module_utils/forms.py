@@ -68,6 +68,17 @@ def rate(text):
     return "" if good else "is not a rate such as 20 mb/s"
 
 
+def bytes_per_second(text):
+    """Bytes per second of a rate, None where it is none."""
+    if rate(text):
+        return None
+    factors = dict(zip(_SPEED_UNITS, (1024, 1000, 1024**2, 1000**2), strict=True))
+    total = 0.0
+    for number, unit in _parts(text):
+        total += number * (factors[next(name for name in _SPEED_UNITS if name.startswith(unit))] if unit else 1)
+    return int(total)
+
+
 def unit_size(text):
     """A size in a unit of systemd."""
     percent = re.fullmatch(r"([0-9]+(?:\.[0-9]{1,2})?)%", text)

@@ -38,4 +38,11 @@ EXAMPLES = r"""
       run_once: true
 """
 
-RETURN = r""" """
+RETURN = r"""
+digests:
+  description: >-
+    For each host a digest of what the roles for it make of it - C(tuning) is of kernel, disks and TLS, C(agent) is what
+    the role C(agent) does on the host itself. What comes with each job from the director is in neither.
+  returned: if nothing is wrong
+  type: dict
+"""

@@ -19,7 +19,7 @@ options:
     description: What to ask for.
     type: list
     elements: str
-    choices: [status, clients, jobs, backups, expiries, storage]
+    choices: [status, clients, jobs, backups, expiries, storage, configuration]
     default: [status, clients, jobs, backups, expiries, storage]
   clients:
     description: Only these clients, and their jobs and backups. Without it, all.
@@ -110,6 +110,10 @@ expiries:
   returned: when gathered
   type: list
   elements: dict
+configuration:
+  description: The resources that the director works with, by type and name, each with its directives.
+  returned: when gathered
+  type: dict
 storage:
   description: Storage resources by name, with C(directives), and what is wrong with each in C(problems).
   returned: when gathered
@@ -125,7 +129,8 @@ from ansible_collections.strongroom.backup.plugins.module_utils.director import 
 )
 from ansible_collections.strongroom.backup.plugins.module_utils.fleet import clients, resources
 
-KINDS = ["status", "clients", "jobs", "backups", "expiries", "storage"]
+USUAL = ["status", "clients", "jobs", "backups", "expiries", "storage"]
+KINDS = [*USUAL, "configuration"]
 
 
 def chosen_clients(director, names):
@@ -171,6 +176,8 @@ def gather(director, wanted, names):
         told["expiries"] = status["expiries"]
     if "storage" in wanted:
         told["storage"] = storages(director, status["problems"])
+    if "configuration" in wanted:
+        told["configuration"] = resources(director)
     return told
 
 
@@ -179,7 +186,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             **director_arguments(),
-            "gather": {"type": "list", "elements": "str", "choices": KINDS, "default": KINDS},
+            "gather": {"type": "list", "elements": "str", "choices": KINDS, "default": USUAL},
             "clients": {"type": "list", "elements": "str", "default": []},
         },
         mutually_exclusive=ONE_CREDENTIAL,

@@ -57,11 +57,11 @@ AGENT_FILES = ("myself.conf.j2", "client.conf.j2", "50-inventory.conf.j2")
 AGENT_CHANGES = [
     ("strongroom_compression", "zstd3", 1, ["-Compression = auto", "+Compression = zstd3"]),
     ("strongroom_signature", "sha256", 1, ["-Signature = none", "+Signature = sha256"]),
-    ("strongroom_workers", 4, 0, ["-Maximum Workers Per Job = 0", "+Maximum Workers Per Job = 4"]),
-    ("strongroom_scan_threads", 16, 0, ["-Scan Threads = 0", "+Scan Threads = 16"]),
-    ("strongroom_shards", 2, 0, ["-Shards = 0", "+Shards = 2"]),
-    ("strongroom_upload_queue_size", 32, 0, ["-Upload Queue Size = 128", "+Upload Queue Size = 32"]),
-    ("strongroom_lru_size", 262144, 0, ["-Lru Size = 32768", "+Lru Size = 262144"]),
+    ("strongroom_workers", 4, 1, ["-Maximum Workers Per Job = 0", "+Maximum Workers Per Job = 4"]),
+    ("strongroom_scan_threads", 16, 1, ["-Scan Threads = 0", "+Scan Threads = 16"]),
+    ("strongroom_shards", 2, 1, ["-Shards = 0", "+Shards = 2"]),
+    ("strongroom_upload_queue_size", 32, 1, ["-Upload Queue Size = 128", "+Upload Queue Size = 32"]),
+    ("strongroom_lru_size", 262144, 1, ["-Lru Size = 32768", "+Lru Size = 262144"]),
     ("strongroom_acls", False, 1, ["-ACL Support = yes", "+ACL Support = no"]),
     ("strongroom_xattrs", False, 1, ["-XAttr Support = yes", "+XAttr Support = no"]),
     ("strongroom_maximum_workers", 3, 0, ["-Maximum Workers = 0", "+Maximum Workers = 3"]),
@@ -76,7 +76,7 @@ AGENT_CHANGES = [
         1,
         ['+TLS Cipher Suites = "TLS_AES_128_GCM_SHA256"'],
     ),
-    ("strongroom_maximum_bandwidth_per_job", "20 mb/s", 0, ["+Maximum Bandwidth Per Job = 20 mb/s"]),
+    ("strongroom_maximum_bandwidth_per_job", "20 mb/s", 1, ["+Maximum Bandwidth Per Job = 20 mb/s"]),
     ("strongroom_maximum_bandwidth", "10 mb/s", 1, ["+Maximum Bandwidth = 10 mb/s"]),
     ("strongroom_metrics_file", "/srv/metrics/agent.prom", 0, ['+Metrics File = "/srv/metrics/agent.prom"']),
     ("strongroom_files", ["/", "/srv"], 1, ['+File = "/srv"']),
@@ -90,7 +90,12 @@ AGENT_CHANGES = [
     ("strongroom_memory_max", "20%", 2, ["+MemoryMax=20%"]),
 ]
 # They decide what is done, not what a file says.
-NOT_RENDERED = {"strongroom_agent_state", "strongroom_agent_appliance", "strongroom_agent_director"}
+NOT_RENDERED = {
+    "strongroom_rollout_order",
+    "strongroom_agent_state",
+    "strongroom_agent_appliance",
+    "strongroom_agent_director",
+}
 
 
 @pytest.mark.parametrize(
@@ -132,11 +137,11 @@ for number in range(max(map(len, values.values()))):
 TUNED_DIRECTIVES = {
     "strongroom_compression": (1, "Compression"),
     "strongroom_signature": (1, "Signature"),
-    "strongroom_workers": (0, "Maximum Workers Per Job"),
-    "strongroom_scan_threads": (0, "Scan Threads"),
-    "strongroom_shards": (0, "Shards"),
-    "strongroom_upload_queue_size": (0, "Upload Queue Size"),
-    "strongroom_lru_size": (0, "Lru Size"),
+    "strongroom_workers": (1, "Maximum Workers Per Job"),
+    "strongroom_scan_threads": (1, "Scan Threads"),
+    "strongroom_shards": (1, "Shards"),
+    "strongroom_upload_queue_size": (1, "Upload Queue Size"),
+    "strongroom_lru_size": (1, "Lru Size"),
     "strongroom_acls": (1, "ACL Support"),
     "strongroom_xattrs": (1, "XAttr Support"),
     "strongroom_tls_enable": (1, "TLS Enable"),

@@ -59,7 +59,8 @@ def test_each_can_be_taken_away(role):
 @each_role
 def test_no_variable_changes_nothing(role):
     text = texts_of(role)
-    for name in specs_of(role)["main"]["options"]:
+    # Playbooks read the order of a roll-out.
+    for name in specs_of(role)["main"]["options"].keys() - {"strongroom_rollout_order"}:
         assert re.search(rf"\b{name}\b", text), f"{name} is read nowhere"
 
 
@@ -67,7 +68,9 @@ def test_no_variable_changes_nothing(role):
 def test_no_role_reads_another_ones_variables(role):
     own = set(specs_of(role)["main"]["options"])
     others = {name for one in ROLES if one != role for name in specs_of(one)["main"]["options"]}
-    named = set(re.findall(r"\bstrongroom_[a-z0-9_]+", texts_of(role)))
+    # Of another host, such as the appliance's address, it may.
+    text = re.sub(r"\bhostvars\[\w+\]\.strongroom_[a-z0-9_]+", "", texts_of(role))
+    named = set(re.findall(r"\bstrongroom_[a-z0-9_]+", text))
     assert not named & (others - own)
 
 

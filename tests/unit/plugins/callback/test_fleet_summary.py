@@ -24,7 +24,7 @@ CLIENT = {
 }
 
 
-def run(folder, tasks, hosts="db1,web1,"):
+def run(folder, tasks, hosts="db1,web1,", code=0):
     play = [{"hosts": "all", "connection": "local", "gather_facts": False, "tasks": tasks}]
     (folder / "play.yml").write_text(yaml.safe_dump(play))
     done = subprocess.run(
@@ -35,7 +35,7 @@ def run(folder, tasks, hosts="db1,web1,"):
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     assert "WARNING" not in done.stderr, done.stderr
     return done.stdout
 
@@ -47,7 +47,14 @@ def fact(host, **facts):
 def table(told):
     """The lines of the table below its headings."""
     lines = [" ".join(line.split()) for line in told.splitlines()]
-    return lines[lines.index("HOST CLIENT JOBS WORKERS TLS KTLS PROVEN LAST BACKUP") + 1 :]
+    lines = lines[lines.index("HOST CLIENT JOBS WORKERS TLS KTLS PROVEN LAST BACKUP") + 1 :]
+    return lines[: lines.index("")]
+
+
+def hosts_of(told):
+    """The lines of the table of hosts, and what follows."""
+    lines = [" ".join(line.split()) for line in told.splitlines()]
+    return [line for line in lines[lines.index("HOST STATE CHANGED WHY") + 1 :] if line]
 
 
 def test_each_client_has_a_line(tmp_path):
@@ -57,7 +64,7 @@ def test_each_client_has_a_line(tmp_path):
     )
     assert table(told) == [
         "db1 connected 1 run, 0 wait 4 ktls last job 2026-11-22 21:00 UTC",
-        "web1 away 0 run, 0 wait - - - none yet",
+        "web1 offline 0 run, 0 wait - - - none yet",
     ]
 
 
@@ -80,6 +87,39 @@ def test_the_proof_is_that_of_the_last_job_or_of_the_kernel_in_this_run(tmp_path
 def test_what_is_wrong_stands_behind_the_last_backup(tmp_path):
     told = run(tmp_path, [fact("db1", strongroom_agent_summary={**CLIENT, "late": True, "failed": True})])
     assert table(told)[0].endswith("2026-11-22 21:00 UTC, failed, late")
+
+
+def test_each_host_has_a_line_with_the_reason_where_it_failed(tmp_path):
+    told = run(
+        tmp_path,
+        [
+            {"name": "Change", "ansible.builtin.command": "true", "when": "inventory_hostname != 'db2'"},
+            {
+                "name": "Refuse",
+                "ansible.builtin.fail": {"msg": "the disk is\nfull"},
+                "when": "inventory_hostname == 'db1'",
+            },
+            {
+                "name": "Call",
+                "ansible.builtin.command": "sh -c 'echo no such user >&2; exit 3'",
+                "when": "inventory_hostname == 'web1'",
+            },
+        ],
+        hosts="db1,db2,web1,web2,",
+        code=2,
+    )
+    assert hosts_of(told) == [
+        "db1 failed 1 Refuse: the disk is full",
+        "db2 ok 0",
+        "web1 failed 1 Call: no such user",
+        "web2 changed 1",
+        "Run it again for these: --limit db1,web1",
+    ]
+
+
+def test_a_failure_that_is_ignored_is_none(tmp_path):
+    told = run(tmp_path, [{"ansible.builtin.fail": {"msg": "no"}, "ignore_errors": True}])
+    assert hosts_of(told) == ["db1 ok 0", "web1 ok 0"]
 
 
 def test_a_run_without_clients_has_no_table(tmp_path):

@@ -66,6 +66,7 @@ def test_times_and_rates_are_those_of_the_engine(engine, text):
     assert (forms.rate(text) == "") == (speed is not None)
     if seconds is not None:
         assert int(forms.seconds(text)) == seconds
+    assert forms.bytes_per_second(text) == speed
 
 
 GOOD = {

@@ -65,7 +65,8 @@ def role_arguments() -> dict[str, dict[str, Any]]:
 
     Numbers are in the units of the directive, for that is what a role writes. The description is
     the summary, then unit, expected effect and evidence. `form` names a check of a text,
-    `sets` is the directive.
+    `sets` is the directive, and `travels` says that it comes with
+    each job, so that no host is visited for a change.
     """
     found: dict[str, dict[str, Any]] = {}
     for knob in KNOBS:
@@ -83,6 +84,7 @@ def role_arguments() -> dict[str, dict[str, Any]]:
         elif knob.kind != "switch":
             entry["form"] = "rate" if knob.kind == "rate" else knob.name
         entry["sets"] = knob.directive
+        entry["travels"] = any(not place.startswith("agent.") for place in knob.places)
         found[knob.variable] = entry
     return found
 
