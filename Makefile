@@ -144,7 +144,7 @@ test-ansible-versions: setup  ## run the tests of the plugins on the oldest and 
 	    echo "ansible-core $$core"; \
 	    ANSIBLE_COLLECTIONS_PATH="$(CURDIR)/ansible/collections" PYTHONPATH="$(CURDIR)/ansible/collections" \
 	        PATH="$$venv/bin:$(BIN):$$PATH" python -m pytest -q --import-mode=importlib -p no:cacheprovider \
-	        tests/unit tests/director/test_inventory.py tests/director/test_info_module.py $(ARGUMENTS) || exit 1; done
+	        tests/unit tests/project/test_validate.py tests/director/test_inventory.py tests/director/test_info_module.py $(ARGUMENTS) || exit 1; done
 
 test-fleet: setup-ansible  ## run the scenarios on fresh systemd hosts (containers) [SCENARIOS="ktls hardening"]
 	molecule/run.sh $(SCENARIOS)

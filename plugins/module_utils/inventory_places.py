@@ -30,6 +30,9 @@ def variables_of(hostvars, host):
             continue
         try:
             found[name] = hostvars[host][name]
+            # ansible-core 2.17 leaves a template as it is where it cannot fill it in.
+            if isinstance(found[name], str) and "{{" in found[name]:
+                raise AnsibleError("it uses a variable that is not set")
         except AnsibleError as error:
             found[name] = UNKNOWN if FACTS.search(str(raw[name])) else error
     address = found.pop(ADDRESS, None)
