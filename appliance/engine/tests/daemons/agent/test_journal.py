@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.size_limit import largest_file
+from kit.virtual_time import ShiftedTime
 from strongroom import clock
 from strongroom.daemons.agent import journal as journals
 from strongroom.daemons.agent.journal import RunJournal, load_journals
@@ -26,6 +27,8 @@ from strongroom.net.control.messages import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+DIRECTORS = ("boss",)
 
 
 def new_journal(folder: bytes) -> RunJournal:
@@ -69,7 +72,7 @@ def test_a_journal_that_was_cut_off_is_the_beginning_of_what_it_was(
     path = os.path.join(folder, os.listdir(folder)[0])
     size = data.draw(st.integers(0, os.path.getsize(path)))
     os.truncate(path, size)
-    loaded = load_journals(folder)
+    loaded = load_journals(folder, DIRECTORS)
     if not loaded:
         assert os.listdir(folder) == []
         return
@@ -83,7 +86,7 @@ def test_a_journal_that_was_cut_off_is_the_beginning_of_what_it_was(
         journal.add_ended(ending(journal))
         assert [report.sequence for report in reports(journal)] == list(range(1, len(after) + 3))
         journal.close()
-        assert [one.ended is not None for one in load_journals(folder)] == [True]
+        assert [one.ended is not None for one in load_journals(folder, DIRECTORS)] == [True]
 
 
 def test_what_is_acknowledged_stays_so(tmp_path: Path) -> None:
@@ -91,11 +94,11 @@ def test_what_is_acknowledged_stays_so(tmp_path: Path) -> None:
     journal = filled(folder, ["a", "b"])
     assert not journal.acknowledge(3)
     assert not journal.acknowledge(2)
-    (loaded,) = load_journals(folder)
+    (loaded,) = load_journals(folder, DIRECTORS)
     assert (loaded.acknowledged, loaded.last_sequence, loaded.begun) == (3, 4, 1)
     assert loaded.acknowledge(4)
     loaded.remove()
-    assert load_journals(folder) == []
+    assert load_journals(folder, DIRECTORS) == []
 
 
 def test_numbers_go_on_after_lines_that_only_the_director_still_has(tmp_path: Path) -> None:
@@ -106,7 +109,7 @@ def test_numbers_go_on_after_lines_that_only_the_director_still_has(tmp_path: Pa
     assert not journal.acknowledge(9)
     journal.add_log(1, "info", "ten")
     journal.add_ended(ending(journal))
-    for one in (journal, load_journals(folder)[0]):
+    for one in (journal, load_journals(folder, DIRECTORS)[0]):
         assert (one.acknowledged, one.last_sequence) == (9, 11)
         report = decode_for_director(one.report(10))
         assert isinstance(report, RunLog)
@@ -145,11 +148,23 @@ def test_a_full_disk_costs_log_lines_only_and_the_end_is_tried_again(tmp_path: P
     journal.add_ended(ending(journal))
     texts = [one.text for one in reports(journal) if isinstance(one, RunLog)]
     assert [text[:7] for text in texts] == ["1 lines"]
-    assert [one.ended is not None for one in load_journals(os.fsencode(tmp_path))] == [True]
+    assert [one.ended is not None for one in load_journals(os.fsencode(tmp_path), DIRECTORS)] == [True]
+
+
+def test_a_clock_far_ahead_removes_no_report(tmp_path: Path, monkeypatch) -> None:
+    folder = os.fsencode(tmp_path)
+    filled(folder, ["a"]).close()
+    ShiftedTime(monkeypatch).jump(97 * 86400)
+    (loaded,) = load_journals(folder, DIRECTORS)
+    assert loaded.ended is not None
+    loaded.close()
+    # Nobody acknowledges what a removed director has not got.
+    assert load_journals(folder, ("another",)) == []
+    assert os.listdir(folder) == []
 
 
 def test_what_is_no_journal_is_removed(tmp_path: Path) -> None:
     (tmp_path / "x.journal").write_bytes(b"\xff\xfe not ours")
     (tmp_path / "y.journal").write_bytes(msgspec.json.encode({"type": "begun", "time_ns": 1}))
-    assert load_journals(os.fsencode(tmp_path)) == []
+    assert load_journals(os.fsencode(tmp_path), DIRECTORS) == []
     assert list(tmp_path.iterdir()) == []

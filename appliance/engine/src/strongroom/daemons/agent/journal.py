@@ -26,11 +26,13 @@ from strongroom.net.control.messages import RunEnded, RunLog, RunStarted, encode
 from strongroom.net.identities.private_files import sync_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from strongroom.net.control.messages import LogLevel
 
 # The size limit of a run's journal; log lines beyond it are counted, not kept.
 JOURNAL_BYTES_LIMIT: Final = 256 << 20
-# How long the journal of an ended run is kept for a director that never acknowledges it.
+# How long the journal of an ended run is kept for a director that was removed from our settings.
 KEPT_SECONDS: Final = 60 * 86400
 # A report number further ahead than this is invalid.
 MOST_LOST_REPORTS: Final = 1 << 20
@@ -164,10 +166,14 @@ class RunJournal:
             self._acknowledged(sequence)
         return self.ended is not None and self.acknowledged == self.last_sequence
 
-    def is_stale(self) -> bool:
-        """Whether it ended so long ago that it can be removed."""
+    def is_stale(self, directors: Container[str]) -> bool:
+        """Whether it ended long ago, and its director is not one of `directors` any more.
+
+        Time alone removes no report: the clock may be wrong when the agent starts.
+        """
         return (
             self.ended is not None
+            and self.entry.director not in directors
             and clock.now_ns() - self.ended.time_ns > KEPT_SECONDS * SECOND_NS
         )
 
@@ -260,8 +266,11 @@ class RunJournal:
                 self.ended = found
 
 
-def load_journals(folder: bytes) -> list[RunJournal]:
-    """All runs of a folder, which is created if needed, the oldest first. Raises OSError."""
+def load_journals(folder: bytes, directors: Container[str]) -> list[RunJournal]:
+    """All runs of a folder, which is created if needed, the oldest first. Raises OSError.
+
+    directors: those that may still acknowledge a run.
+    """
     os.makedirs(folder, 0o700, exist_ok=True)
     found = []
     for name in sorted(os.listdir(folder)):
@@ -270,7 +279,7 @@ def load_journals(folder: bytes) -> list[RunJournal]:
             journal = RunJournal.load(path)
             if journal is None:
                 os.unlink(path)
-            elif journal.is_stale():
+            elif journal.is_stale(directors):
                 journal.remove()
             else:
                 found.append(journal)

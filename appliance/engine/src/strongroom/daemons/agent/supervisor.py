@@ -89,7 +89,8 @@ class Supervisor:
         self._is_stopping = False
         self.ended_runs = EndedRuns()
         self._runs = {
-            journal.run_id: _Run(journal) for journal in load_journals(settings.run_folder)
+            journal.run_id: _Run(journal)
+            for journal in load_journals(settings.run_folder, settings.directors)
         }
 
     def resume(self) -> None:
