@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from strongroom.daemons.job_process.input import JobInput
 from strongroom.daemons.job_process.messages import JobEnded
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     import msgspec
 
     from strongroom.daemons.job_process.input import Description
+
+# With it the kernel gives the process the lowest priority of best effort for disks, too.
+_NICE: Final = 15
 
 
 def run_program(
@@ -64,6 +68,13 @@ def run_program(
     job_input.close()
     output.ended(ended)
     return ended.exit_code
+
+
+def give_way() -> None:
+    """Let restores and backups go first from now on: this job is housekeeping."""
+    # A sandbox that forbids it must not end the job.
+    with suppress(OSError):
+        os.nice(_NICE)
 
 
 def ended_by(error: BaseException, output: JobOutput) -> JobEnded:

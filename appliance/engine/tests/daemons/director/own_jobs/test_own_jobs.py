@@ -175,3 +175,15 @@ async def test_a_job_that_keeps_space_from_being_freed_is_named_in_the_log(direc
         assert any("2 packs that nothing uses stay" in line for line in lines)
         assert any("cancel its run or end its process" in line for line in lines)
         lease.end()
+
+
+@in_loop
+async def test_an_own_job_gives_way_to_restores(director):
+    _, process = await waiting_run(director)
+    # The other end opens it when it has begun.
+    passphrase = await asyncio.to_thread(os.open, director.folder / "passphrase", os.O_WRONLY)
+    try:
+        ours = os.getpriority(os.PRIO_PROCESS, 0)
+        assert os.getpriority(os.PRIO_PROCESS, process) == min(19, ours + 15)
+    finally:
+        os.close(passphrase)

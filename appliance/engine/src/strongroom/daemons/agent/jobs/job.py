@@ -17,7 +17,7 @@ import msgspec
 from strongroom.daemons.agent.jobs.bandwidth import SharedBucket
 from strongroom.daemons.agent.jobs.description import JobDescription, kind_of, scripts_of
 from strongroom.daemons.agent.jobs.scripts import ScriptRules, run_script
-from strongroom.daemons.job_process.program import ended_by, run_program
+from strongroom.daemons.job_process.program import ended_by, give_way, run_program
 from strongroom.errors import ScriptError
 from strongroom.net.control.messages import StartBackup, StartEstimate, StartRestore, StartVerify
 
@@ -81,6 +81,7 @@ class _Job:
         if isinstance(start, StartVerify):
             from strongroom.daemons.agent.jobs.restore_and_verify import run_verify
 
+            give_way()
             return run_verify(self.description, start, self.output, self.bucket)
         from strongroom.daemons.agent.jobs.estimate import run_estimate
 

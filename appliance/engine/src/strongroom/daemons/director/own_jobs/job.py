@@ -29,7 +29,7 @@ from strongroom.daemons.director.repositories.access import (
     read_passphrase,
 )
 from strongroom.daemons.job_process.messages import JobEnded
-from strongroom.daemons.job_process.program import run_program
+from strongroom.daemons.job_process.program import give_way, run_program
 from strongroom.daemons.job_process.retry import persist
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, RightError, SetAsideError
 from strongroom.printable import printable
@@ -306,6 +306,7 @@ def _back_up(repository: Repository, job: BackUpFolder, output: JobOutput) -> Jo
 
 def main() -> int:
     """Run the job on standard input; returns the exit code."""
+    give_way()
     return run_program(msgspec.json.Decoder(OwnJobDescription), _do)
 
 
