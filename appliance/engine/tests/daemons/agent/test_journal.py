@@ -148,7 +148,9 @@ def test_a_full_disk_costs_log_lines_only_and_the_end_is_tried_again(tmp_path: P
     journal.add_ended(ending(journal))
     texts = [one.text for one in reports(journal) if isinstance(one, RunLog)]
     assert [text[:7] for text in texts] == ["1 lines"]
-    assert [one.ended is not None for one in load_journals(os.fsencode(tmp_path), DIRECTORS)] == [True]
+    assert [one.ended is not None for one in load_journals(os.fsencode(tmp_path), DIRECTORS)] == [
+        True
+    ]
 
 
 def test_a_clock_far_ahead_removes_no_report(tmp_path: Path, monkeypatch) -> None:

@@ -326,6 +326,27 @@ async def test_a_run_whose_agent_stays_away_fails_in_the_end(director):
 
 
 @in_loop
+@pytest.mark.parametrize(("limits", "seconds"), [("MaxWaitTime = 1 hour", 3600), ("", 86400)])
+async def test_a_run_without_progress_fails_in_the_end(director, limits, seconds):
+    director.configure(client("web1") + job("nightly", more=limits))
+    await director.open()
+    agent = await director.agent("web1")
+    run = await director.start("nightly")
+    await agent.start(run.id)
+    await director.go(seconds - 200)
+    # The time without its agent is no time without progress.
+    await agent.disconnect()
+    await director.go(3500)
+    await agent.connect()
+    await director.go(100)
+    assert run.id not in agent.cancelled
+    await director.go(200)
+    await director.end(agent, run.id, "cancelled")
+    ended = await director.run(run.id)
+    assert (ended.state, ended.error_id) == ("failed", "time-limit")
+
+
+@in_loop
 async def test_a_failed_run_is_tried_again_as_often_as_it_says(director):
     again = "RescheduleOnError = yes; RescheduleInterval = 600; RescheduleTimes = 2"
     director.configure(client("web1") + job("nightly", more=again))

@@ -274,7 +274,7 @@ class Agents:
     async def _answer_named(self, client: str, run_id: str) -> None:
         active = self._own(client, run_id)
         if active is not None:
-            active.lost_at = None
+            active.found_again()
             if active.ending is not None:
                 await self._context.link.send(client, Cancel(run_id=run_id))
                 return
@@ -295,7 +295,7 @@ class Agents:
 
     async def _settle_unnamed(self, active: ActiveRun) -> None:
         """A run that is active in the catalog, but unknown to its agent."""
-        active.lost_at = None
+        active.found_again()
         if active.task is not None and not active.task.done():
             return
         if active.ending is not None:

@@ -84,6 +84,13 @@ class ActiveRun:
             return 0.0
         return now - max(self.moved_at, self.begun_at)
 
+    def found_again(self) -> None:
+        """Its agent is connected; the time without it was no time without progress."""
+        if self.lost_at is not None:
+            away = clock.elapsed_seconds() - self.lost_at
+            self.moved_at = max(self.moved_at, self.begun_at) + away
+            self.lost_at = None
+
     def take_progress(self, progress: RunProgress) -> None:
         """Note counts that its agent reports."""
         before = self.progress

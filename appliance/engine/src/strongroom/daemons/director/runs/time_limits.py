@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 # How long a run continues without a connection to its agent; Max Wait Time of the job wins.
 LOST_SECONDS: Final = 6 * 3600
-# How long a run without a limit of its own may make no progress. The longest that is known without
-# any is a script that dumps a large database.
+# How long a run without a limit of its own may make no progress; Max Wait Time of the job wins. The
+# longest that is known without any is a script that dumps a large database.
 STALLED_SECONDS: Final = 24 * 3600
 LOST_ID: Final = "agent-lost"
 
@@ -46,14 +46,16 @@ def overdue(active: ActiveRun, job: JobSettings | None, now: float) -> Ending | 
         return Ending("failed", "Max Run Sched Time is over", "time-limit")
     if active.ends_at is not None and now >= active.ends_at:
         return Ending("failed", "it exceeded its time limit", "time-limit")
+    patience = job.max_wait_time_seconds if job is not None else 0
     if active.lost_at is not None:
-        patience = job.max_wait_time_seconds if job is not None else 0
         if now - active.lost_at >= (patience or LOST_SECONDS):
             reason = f"agent {active.record.client} has not been back for too long"
             return Ending("failed", reason, LOST_ID)
-    if active.ends_at is None and active.idle_seconds(now) >= STALLED_SECONDS:
-        hours = STALLED_SECONDS // 3600
-        return Ending("failed", f"it made no progress for {hours} hours", "time-limit")
+    else:
+        longest_idle = patience or (0 if active.ends_at else STALLED_SECONDS)
+        if longest_idle and active.idle_seconds(now) >= longest_idle:
+            reason = f"it made no progress within Max Wait Time, {longest_idle / 3600:.3g} h"
+            return Ending("failed", reason, "time-limit")
     return None
 
 
