@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kit.director_in_process import OPERATOR, client, in_loop, job
+from strongroom.daemons.director.catalog.runs import find_runs
+from strongroom.daemons.director.results.runs import RunFilter
 from strongroom.daemons.director.results.snapshots import SnapshotFilter
 from strongroom.errors import ConflictError
 
@@ -120,3 +122,22 @@ async def test_an_operator_says_that_it_is_right_now(director, opened):
     assert run.state == "done"
     with pytest.raises(ConflictError):
         await director.service.commands.accept(run.id, OPERATOR)
+
+
+@in_loop
+async def test_a_backup_after_a_short_one_is_compared_with_the_last_whole_one(director, opened):
+    agent = await opened("Level = Incremental")
+
+    def last_parent():
+        return find_runs(director.service.context.catalog, RunFilter(limit=1))[0].parent
+
+    async def parent(number, **changes):
+        await backed_up(director, agent, number, **changes)
+        return (await director.service.context.in_thread(last_parent)).lstrip("0")
+
+    assert await parent(1) == ""
+    assert await parent(2, files=0, size_bytes=0) == "1"
+    assert await parent(3) == "1"
+    assert await parent(4, empty_paths=["/srv/data"]) == "3"
+    # It holds nearly all, and newer content than the whole one.
+    assert await parent(5) == "4"

@@ -181,14 +181,18 @@ def newest_snapshot(
     levels: Iterable[str] = (),
     digest: str = "",
     with_removed: bool = False,
+    whole: bool = False,
 ) -> SnapshotRecord | None:
     """The newest existing one of a job and client, by the server's clock; no copy, no false one.
 
-    digest: of the FileSet; snapshots with an unknown digest match as well.
+    digest: of the FileSet; snapshots with an unknown digest match as well. whole: only those that
+    hold what they were to hold.
     """
     conditions = _originals(job, client, storage, digest)
     if not with_removed:
         conditions.append(SNAPSHOTS.c.removed_ns == 0)
+    if whole:
+        conditions.append(SNAPSHOTS.c.missing_paths == 0)
     if wanted := tuple(levels):
         conditions.append(SNAPSHOTS.c.level.in_(wanted))
     return _first(catalog, conditions, SNAPSHOTS.c.server_ns.desc())

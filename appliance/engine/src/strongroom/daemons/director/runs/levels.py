@@ -1,8 +1,9 @@
 """Determines the level of a backup, and the snapshot to compare it with.
 
 Every snapshot is complete and restores on its own, so any existing one of the same FileSet can be
-compared with: an incremental backup uses the newest. A differential one uses the last full one,
-or if that is gone the first that came after it, else the newest: that minimizes what is read
+compared with: an incremental backup uses the newest, or where that lacks half of what the newest
+whole one has, as when a disk was not mounted, that one. A differential one uses the last full one,
+or if that is gone the first that came after it, else as an incremental: that minimizes what is read
 again. Without any an incremental or differential backup becomes full. So it does when the last
 full one is older than Max Full Interval, or when a full one failed and Rerun Failed Levels is set.
 An incremental one becomes differential by Max Diff Interval. Age counts by the server's clock, from
@@ -90,8 +91,8 @@ def decide_level(
         elif failed == "differential":
             reason = "the last differential backup failed"
     if level == "differential" or reason:
-        return LevelDecision("differential", known.beginning(full_ns) or newest.id, reason)
-    return LevelDecision("incremental", newest.id, "")
+        return LevelDecision("differential", known.beginning(full_ns) or known.best(newest), reason)
+    return LevelDecision("incremental", known.best(newest), "")
 
 
 class _Known(NamedTuple):
@@ -103,7 +104,7 @@ class _Known(NamedTuple):
     storage: str
     digest: str
 
-    def newest(self) -> SnapshotRecord | None:
+    def newest(self, *, whole: bool = False) -> SnapshotRecord | None:
         """The existing snapshots, whatever their level: each is complete."""
         return newest_snapshot(
             self.catalog,
@@ -111,7 +112,15 @@ class _Known(NamedTuple):
             client=self.client,
             storage=self.storage,
             digest=self.digest,
+            whole=whole,
         )
+
+    def best(self, newest: SnapshotRecord) -> str:
+        """The one to compare with of which the least is read again."""
+        whole = self.newest(whole=True) if newest.missing_paths else None
+        if whole and (newest.files * 2 <= whole.files or newest.bytes * 2 <= whole.bytes):
+            return whole.id
+        return newest.id
 
     def last_ns(self, level: str) -> int:
         """When a level was last backed up, even if its snapshot is gone; 0: unknown."""
