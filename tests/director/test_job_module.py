@@ -66,7 +66,7 @@ def test_a_job_that_fails_fails_the_task_and_says_why(house, run_module):
     told = run_module(strongroom_job, **house.credential, job="broken")
     assert told["failed"]
     assert "broken is failed" in told["msg"]
-    assert "nothing that FileSet Nothing names is there" in told["msg"]
+    assert "/nowhere/at/all" in told["msg"]
     assert told["error_id"] == "source"
 
 
