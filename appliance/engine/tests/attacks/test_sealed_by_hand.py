@@ -4,6 +4,7 @@ Every command names what it sets aside, does its work for all others, and has a 
 """
 
 import os
+import socket
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from strongroom.errors import CheckFailedError, SetAsideError
 from strongroom.jobs.check.check import CheckOptions, DataSubset, check
 from strongroom.jobs.check.vouch import required_judge, vouch
 from strongroom.jobs.repair.repair import RepairOptions, repair
+from strongroom.jobs.upkeep.sweep import live_leases
 from strongroom.progress import NullProgress
 from strongroom.repo.leases import Holder, has_ended, list_leases
 from strongroom.stores.local import LocalStore
@@ -195,8 +197,22 @@ def test_what_a_clients_lease_says_of_processes_is_not_looked_up(daemon, applian
         recent = listed._replace(holder=Holder("web1", (1 << 31) - 1, "b", lease.store_time_ns, ()))
         assert not has_ended(recent, lease.store_time_ns)
         said = msgspec.structs.replace(recent.holder, processes=ours)
-        assert has_ended(recent._replace(holder=said), lease.store_time_ns)
-        assert not has_ended(recent._replace(holder=said), lease.store_time_ns, is_served=True)
+        recent = recent._replace(holder=said)
+        assert not has_ended(recent, lease.store_time_ns)
+        assert has_ended(recent, lease.store_time_ns, own=recent.owner)
+
+
+def test_in_a_plain_folder_processes_of_this_machines_own_client_are_looked_up_only(folder):
+    made = new_repository(LocalStore(str(folder / "repository"))).for_all_clients()
+    ours = f"{boot_id()} {os.stat('/proc/self/ns/pid').st_ino}"
+    names = {}
+    for client in ("web1", socket.gethostname()):
+        key = made.for_client(client).writer
+        dead = Holder(client, (1 << 31) - 1, "backup", clock.now_ns(), (), ours)
+        names[client] = store(made, "leases", lease_object(key, msgspec.msgpack.encode(dead)))
+    with made.lease("here", os.getpid(), "prune") as lease:
+        assert [one.name for one in live_leases(made, lease)] == [names["web1"]]
+    assert [info.name for info in made.store.list("leases")] == [names["web1"]]
 
 
 @pytest.mark.parametrize("kind", ["packs", "index", "snapshots"])

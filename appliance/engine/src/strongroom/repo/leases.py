@@ -308,12 +308,12 @@ def has_ended(
     store_time_ns: int,
     expiry_seconds: float = EXPIRY_SECONDS,
     *,
-    is_served: bool = False,
+    own: bytes = APPLIANCE,
 ) -> bool:
     """Whether a lease was not renewed in time, or its holder is a process of ours that is dead.
 
-    `store_time_ns` is from the caller's own lease. is_served: behind a storage daemon, where what
-    a client's lease says of processes is not believed.
+    `store_time_ns` is from the caller's own lease. own: the id of this machine's own client; what
+    leases of other clients say of processes is not believed.
     """
     if store_time_ns - lease.renewed_ns > int(expiry_seconds * SECOND_NS):
         return True
@@ -325,10 +325,9 @@ def has_ended(
     age_ns = store_time_ns - holder.started_ns
     if lease.owner != APPLIANCE and age_ns > int(MOST_AGE_SECONDS * SECOND_NS):
         return True
-    if is_served and lease.owner != APPLIANCE:
-        return False
     return (
-        bool(holder.processes)
+        lease.owner in (APPLIANCE, own)
+        and bool(holder.processes)
         and holder.processes == _visible_processes()
         and not _is_alive(holder.process_id)
     )

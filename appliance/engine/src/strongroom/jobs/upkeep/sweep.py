@@ -18,6 +18,7 @@ One prune sweeps at a time (it holds the lease SWEEP_LEASE); safety does not dep
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,7 @@ from strongroom.repo.index.block_rows import SHARED_NUMBER
 from strongroom.repo.index.owned_ids import OwnedIds
 from strongroom.repo.index.shared_chunks import SharedChunks
 from strongroom.repo.keys.owners import SHARED
+from strongroom.repo.keys.roles import required_appliance_key
 from strongroom.repo.leases import (
     APPLIANCE,
     MOST_AGE_SECONDS,
@@ -95,11 +97,14 @@ def live_leases(repository: Repository, lease: Lease) -> list[ListedLease]:
     """The leases of others; those that ended without being given back are removed."""
     lease.require()
     others = []
+    # Behind a storage daemon an agent of this machine is a client as all others.
     is_served = repository.store.capability(KeepsJudgements) is not None
+    key = required_appliance_key(repository.key)
+    own = APPLIANCE if is_served else key.client_id(socket.gethostname())
     for listed in list_leases(repository.store, repository.key):
         if listed.name == lease.name:
             continue
-        if has_ended(listed, lease.store_time_ns, is_served=is_served):
+        if has_ended(listed, lease.store_time_ns, own=own):
             repository.store.delete("leases", listed.name)
         else:
             others.append(listed)
