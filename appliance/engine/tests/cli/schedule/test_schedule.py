@@ -62,6 +62,18 @@ def test_the_rules_are_about_snapshots_of_the_schedule_only(machine):
     assert by_hand in left
 
 
+def test_a_run_removes_no_young_snapshot_unless_it_is_told_to_and_a_person_may(machine):
+    text = machine.configuration.read_text()
+    machine.configuration.write_text(text.replace("Minimum Retention = 0;", ""))
+    for _ in range(3):
+        machine.schedule("run")
+    assert len(machine.command.objects("snapshots")) == 3
+    machine.command("forget", "--keep-last", "1", "--minimum-retention", "7d")
+    assert len(machine.command.objects("snapshots")) == 3
+    machine.command("forget", "--keep-last", "1")
+    assert len(machine.command.objects("snapshots")) == 1
+
+
 def test_without_rules_nothing_is_forgotten(machine):
     machine.configuration.write_text(
         machine.configuration.read_text().replace("Keep Daily = 14", "")

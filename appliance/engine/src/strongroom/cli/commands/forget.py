@@ -79,7 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--minimum-retention",
         metavar="DURATION",
         default="0s",
-        help="keep snapshots received less than DURATION ago, even if named",
+        help="keep snapshots received less than DURATION ago, even if named (default: none; "
+        "`strongroom schedule`, pools and storage daemons have 7 days)",
     )
     group.add_argument(
         "--group-by",
