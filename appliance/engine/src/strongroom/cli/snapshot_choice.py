@@ -21,6 +21,7 @@ from strongroom.errors import (
 )
 from strongroom.printable import printable
 from strongroom.repo.newest_known import NewestKnown
+from strongroom.repo.object_owners import owner_of_object
 from strongroom.repo.set_aside import SetAside
 from strongroom.repo.snapshots import Snapshot, find_snapshot, select_snapshots
 from strongroom.stores.capabilities import found_false
@@ -101,6 +102,8 @@ class SnapshotChoice:
     def __init__(self, arguments: argparse.Namespace, repository: Repository) -> None:
         """Raises DamageError, StoreError, UsageError."""
         ids = found_false(repository.store)
+        self._repository = repository
+        self._host: str | None = arguments.host
         # What was found false is listed as such, whether it decodes or not.
         self.set_aside = SetAside(ids)
         everything = repository.snapshots(self.set_aside)
@@ -131,21 +134,21 @@ class SnapshotChoice:
         """Say what is known against the store, and name what could not be read."""
         for one in self.behind:
             terminal.warn(one.text())
-        name_set_aside(self.set_aside, terminal)
+        name_set_aside(self.set_aside, self._repository, terminal)
 
     def find(self, wanted: str) -> Snapshot:
         """The snapshot that `latest` or the beginning of an id selects.
 
         Raises SnapshotNotFoundError; SetBackError for `latest` where the store shows less than
-        is known, DamageError where one of these is damaged, which may be the latest;
+        is known, DamageError where one of that client is damaged, which may be the latest;
         FalseSnapshotError for a false one, unless its whole id was given with --false.
         """
-        if wanted == "latest" and self._damaged:
-            name = self._damaged[0]
-            raise DamageError(
-                f"{self.set_aside.problems['snapshots', name]}; it may be the latest snapshot: "
-                "name one by its id, or forget this one"
-            )
+        if wanted == "latest":
+            for name in filter(self._may_be_latest, self._damaged):
+                raise DamageError(
+                    f"{self.set_aside.problems['snapshots', name]}; it may be the latest "
+                    "snapshot: name one by its id, or forget this one"
+                )
         if wanted == "latest" and self.behind and self._newest is not None:
             raise SetBackError(
                 f"{self.behind[0].text()}. Name a snapshot by its id instead of `latest`; or, if "
@@ -164,6 +167,22 @@ class SnapshotChoice:
                 "not true (see the log of vouch). Forget it; or give its whole id and --false to "
                 "read what is there"
             ) from None
+
+    def _may_be_latest(self, name: str) -> bool:
+        """Whether a damaged snapshot may be of the client whose latest one is wanted."""
+        store, key = self._repository.store, self._repository.key
+        owner = owner_of_object(store, "snapshots", name)
+        hosts = {one.host for one in self.snapshots}
+        if self._host is not None:
+            hosts = {self._host}
+        if not owner or not hosts:
+            return True
+        mine = [one for one in self._everything if one.host in hosts]
+        # Its keys may have been changed once more since.
+        generations = range(2 + max((one.generation for one in mine), default=0))
+        return any(one.owner == owner for one in mine) or any(
+            key.has_name(owner, host, generation) for host in hosts for generation in generations
+        )
 
     def find_to_forget(self, wanted: str) -> Snapshot:
         """The same for removing it, which is how to proceed with a false one."""
@@ -185,9 +204,13 @@ def chosen_snapshot(
 ) -> Snapshot:
     """The snapshot that `wanted` selects (see `Choice.find`), with its pages. KeyRightError."""
     choice = SnapshotChoice(arguments, repository)
+    # The error of `latest` says most of it.
     if wanted != "latest":
         choice.warn(terminal)
-    return repository.snapshot(choice.find(wanted).id)
+    found = choice.find(wanted)
+    if wanted == "latest":
+        choice.warn(terminal)
+    return repository.snapshot(found.id)
 
 
 def normal_path(path: str) -> bytes:

@@ -81,6 +81,12 @@ class SetAside:
             )
 
 
+def set_aside_text(kind: str, name: str, client: str, problem: str) -> str:
+    """One line about an object; client: as ObjectOwners knows it."""
+    whose = f" of client {printable(client)}" if client else ""
+    return f"{kind}/{name}{whose} is set aside: {problem}"
+
+
 def is_of_one_object(error: BaseException) -> bool:
     """Whether an error is that of the object that was read, not of the job as a whole."""
     if isinstance(error, StrongroomError):

@@ -37,7 +37,6 @@ from strongroom.errors import (
 )
 from strongroom.printable import printable
 from strongroom.repo.keys.derivation import agree, derive_key, public_of
-from strongroom.repo.keys.owners import CLIENT_ID_SIZE
 from strongroom.repo.keys.roles import Key, PutKey, RestoreKey, required_restore_key
 from strongroom.repo.left_out import LeftOut, decode_left_out, encode_left_out
 from strongroom.repo.set_aside import is_of_one_object
@@ -233,13 +232,6 @@ def _unread_marks(key: PutKey, snapshot: Snapshot) -> tuple[bytes, ...]:
         for path in snapshot.unread
     ]
     return tuple(sorted(marks)[:_MOST_MARKS])
-
-
-def owner_of_snapshot(store: Store, name: str) -> bytes:
-    """The id of the client that a snapshot says it is of; b"" where it is no snapshot."""
-    size = min(store.info("snapshots", name).size_bytes, _HEAD.size)
-    data = store.get("snapshots", name, 0, size)
-    return data[8 : 8 + CLIENT_ID_SIZE] if len(data) == _HEAD.size and data[:4] == _MAGIC else b""
 
 
 def decode_snapshot(key: Key, name: str, data: bytes, *, pages: bool = False) -> Snapshot:

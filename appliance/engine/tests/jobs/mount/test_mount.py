@@ -253,3 +253,27 @@ def test_memory_stays_bounded(command, tmp_path):
         with open(f"/proc/{process.pid}/status") as lines:
             peak = next(line for line in lines if line.startswith("VmHWM"))
         assert int(peak.split()[1]) < 160 * 1024
+
+
+def test_a_snapshot_that_cannot_be_read_is_named_and_the_others_are_shown(command, tmp_path, tree):
+    for host in ("web1", "web2"):
+        command.back_up(str(tree), "--host", host)
+    (damaged,) = (
+        file
+        for file in command.repository.glob("snapshots/**/*")
+        if file.is_file() and file.name in command("snapshots", "--host", "web2", "--json")[0]
+    )
+    damaged.chmod(0o600)
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    with mounted(command, tmp_path / "place") as process:
+        assert (inside(tmp_path / "place", tree) / "small").read_text() == "needle in a haystack\n"
+        assert os.listdir(tmp_path / "place" / "hosts") == ["web1"]
+        assert damaged.name in process.stderr.readline()
+    place = tmp_path / "other"
+    place.mkdir()
+    answer = command.run("mount", str(place), key_file=command.restore_key)
+    try:
+        assert is_mounted(place)
+        assert damaged.name in answer.stderr
+    finally:
+        subprocess.run(["umount", str(place)], check=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from strongroom.cli.terminal import Terminal
     from strongroom.jobs.check.check import CheckReport, DataSubset
     from strongroom.jobs.check.damage import Finding
+    from strongroom.repo.object_owners import ObjectOwners
 
 EPILOG = """\
 examples:
@@ -67,6 +68,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal, "read", module=module)
     try:
         from strongroom.jobs.check.check import CheckOptions, check
+        from strongroom.repo.object_owners import ObjectOwners
         from strongroom.repo.set_aside import SetAside
         from strongroom.repo.snapshots import find_snapshot
 
@@ -77,9 +79,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         options = CheckOptions(subset, ids, arguments.processes)
         with show_progress(terminal, "check") as progress:
             report = check(repository, options, progress)
+        write_report(report, ObjectOwners(repository), terminal)
     finally:
         repository.close()
-    write_report(report, terminal)
     if report.findings:
         count = len(report.findings)
         raise CheckFailedError(
@@ -106,10 +108,10 @@ def parse_subset(text: str) -> DataSubset:
     )
 
 
-def write_report(report: CheckReport, terminal: Terminal) -> None:
+def write_report(report: CheckReport, owners: ObjectOwners, terminal: Terminal) -> None:
     """Write findings, notes and totals."""
     for finding in report.findings:
-        _write_finding(finding, terminal)
+        _write_finding(finding, owners.client_of(finding.kind, finding.name), terminal)
     for note in report.notes:
         terminal.line(f"note: {note}")
     terminal.emit(
@@ -139,19 +141,21 @@ def write_report(report: CheckReport, terminal: Terminal) -> None:
         terminal.line("no damage found")
 
 
-def _write_finding(finding: Finding, terminal: Terminal) -> None:
+def _write_finding(finding: Finding, client: str, terminal: Terminal) -> None:
     terminal.emit(
         {
             "type": "check_finding",
             "kind": finding.kind,
             "name": finding.name,
+            "client": client,
             "problem": finding.problem,
             "snapshots": list(finding.snapshots),
             "paths": [shown_path(path) for path in finding.paths],
             "path_count": finding.path_count,
         }
     )
-    terminal.line(f"damaged: {finding.kind}/{finding.name}")
+    whose = f" of client {printable(client)}" if client else ""
+    terminal.line(f"damaged: {finding.kind}/{finding.name}{whose}")
     terminal.line(f"  {printable(finding.problem)}" if finding.problem else "  files are lost")
     if finding.snapshots:
         names = ", ".join(name[:8] for name in finding.snapshots[:_PATHS_SHOWN])

@@ -88,10 +88,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             terminal.line(f"{done}, {len(present)} there already")
         finally:
             target.close()
+        if not arguments.snapshots or not (arguments.dry_run or count == len(missing)):
+            end_with(choice.set_aside, source, terminal)
     finally:
         source.close()
-    if not arguments.snapshots or not (arguments.dry_run or count == len(missing)):
-        end_with(choice.set_aside, terminal)
     return EXIT_DONE
 
 

@@ -105,9 +105,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             _show_versions(searched, arguments, terminal)
         else:
             _show_matches(searched, arguments, terminal)
+        end_with(choice.set_aside, repository, terminal)
     finally:
         repository.close()
-    end_with(choice.set_aside, terminal)
     return EXIT_DONE
 
 

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from strongroom.cli.access import open_repository
+from strongroom.cli.set_aside import set_aside_lines
 from strongroom.cli.snapshot_choice import add_snapshot_filters, snapshot_filter
 from strongroom.errors import EXIT_DONE, OperatingSystemError, StrongroomError, UsageError
 from strongroom.printable import printable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from strongroom.cli.terminal import Terminal
     from strongroom.repo.repository import Repository
+    from strongroom.repo.set_aside import SetAside
 
 EPILOG = """\
 examples:
@@ -119,8 +121,15 @@ def _serve(
     from strongroom.jobs.mount.fuse import serve
     from strongroom.jobs.mount.repository import MountedRepository
 
-    mounted = MountedRepository(repository, snapshot_filter(arguments), arguments.cache_size << 20)
+    def name_unread(set_aside: SetAside) -> None:
+        for line in set_aside_lines(set_aside, repository):
+            report(line)
+
+    cache_bytes = arguments.cache_size << 20
+    mounted = MountedRepository(repository, snapshot_filter(arguments), cache_bytes, name_unread)
     try:
+        # Before it leaves the terminal, so that what cannot be read is named there.
+        mounted.names()
         serve(
             MountedFiles(mounted, report),
             mount_point,
@@ -142,13 +151,19 @@ def _serve_in_background(
     child = os.fork()
     if child == 0:
         os.close(reading)
+        tell = terminal.warn
+
+        def report(text: str) -> None:
+            tell(text)
 
         def ready() -> None:
+            nonlocal tell
+            tell = _report_to_system_log
             _detach()
             os.write(writing, _READY)
             os.close(writing)
 
-        _serve(repository, mount_point, arguments, _report_to_system_log, ready)
+        _serve(repository, mount_point, arguments, report, ready)
         return EXIT_DONE
     os.close(writing)
     with open(reading, "rb") as pipe:

@@ -112,7 +112,7 @@ def run_prune(repository: Repository, options: PruneOptions, terminal: Terminal)
         report = prune(repository, options, progress)
     terminal.emit(report.summary())
     _write_report(report, terminal)
-    end_with(report.set_aside, terminal)
+    end_with(report.set_aside, repository, terminal)
 
 
 def _write_report(report: PruneReport, terminal: Terminal) -> None:

@@ -71,10 +71,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         with show_progress(terminal, "repair") as progress:
             report = repair(repository, options, progress)
+        _write_report(report, terminal)
+        end_with(report.set_aside, repository, terminal)
     finally:
         repository.close()
-    _write_report(report, terminal)
-    end_with(report.set_aside, terminal)
     return EXIT_DONE
 
 

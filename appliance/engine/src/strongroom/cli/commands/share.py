@@ -63,10 +63,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         options = ShareOptions(arguments.least_clients, clients, arguments.dry_run)
         with show_progress(terminal, "share") as progress:
             report = share(repository, options, progress)
+        _report(report, terminal)
+        end_with(report.set_aside, repository, terminal)
     finally:
         repository.close()
-    _report(report, terminal)
-    end_with(report.set_aside, terminal)
     return EXIT_DONE
 
 

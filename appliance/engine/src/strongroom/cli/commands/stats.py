@@ -71,9 +71,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         try:
             set_aside = SetAside(found_false(repository.store))
             _show_repository(repository_stats(repository, set_aside), terminal)
+            end_with(set_aside, repository, terminal)
         finally:
             repository.close()
-        end_with(set_aside, terminal)
         return EXIT_DONE
     repository = open_repository(arguments, terminal)
     try:
@@ -82,13 +82,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         wanted = [choice.find(name) for name in arguments.snapshots] or choice.snapshots
         with show_progress(terminal, "stats") as progress:
             found = snapshot_stats(repository, wanted, progress, choice.set_aside)
+        for stats in found:
+            terminal.emit(_snapshot_object(stats))
+        write_table(terminal, _COLUMNS, map(_row, found))
+        if not arguments.snapshots:
+            end_with(choice.set_aside, repository, terminal)
     finally:
         repository.close()
-    for stats in found:
-        terminal.emit(_snapshot_object(stats))
-    write_table(terminal, _COLUMNS, map(_row, found))
-    if not arguments.snapshots:
-        end_with(choice.set_aside, terminal)
     return EXIT_DONE
 
 

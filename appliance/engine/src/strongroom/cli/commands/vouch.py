@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.quantities import size_text
-from strongroom.cli.set_aside import end_with, name_set_aside
+from strongroom.cli.set_aside import name_set_aside
 from strongroom.errors import EXIT_DONE, CheckFailedError
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from strongroom.cli.terminal import Terminal
     from strongroom.jobs.check.vouch import VouchReport
+    from strongroom.repo.repository import Repository
 
 EPILOG = """\
 examples:
@@ -38,25 +39,25 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         judge = required_judge(repository.store)
         with show_progress(terminal, "vouch") as progress:
             report = vouch(repository, judge, progress)
+        _report(report, repository, terminal)
     finally:
         repository.close()
-    _report(report, terminal)
     wrong = len(report.false_objects) + len(report.damaged_objects)
     if wrong:
         raise CheckFailedError(
             f"{wrong} objects are forged or damaged, as listed. Forged ones are hidden: find "
             "out what is wrong with the client that stored them"
         )
-    end_with(report.set_aside, terminal)
+    report.set_aside.require_none()
     return EXIT_DONE
 
 
-def _report(report: VouchReport, terminal: Terminal) -> None:
+def _report(report: VouchReport, repository: Repository, terminal: Terminal) -> None:
     for title, found in (("false", report.false_objects), ("damaged", report.damaged_objects)):
         for kind, name, why in found:
             terminal.emit({"type": title, "kind": kind, "name": name, "message": why})
             terminal.line(f"{title}: {kind} {name}: {why}")
-    name_set_aside(report.set_aside, terminal)
+    name_set_aside(report.set_aside, repository, terminal)
     terminal.emit(report.summary())
     terminal.line(
         f"verified {report.packs} packs and {report.index_objects} index objects; "

@@ -24,12 +24,12 @@ from strongroom.errors import (
     DamageError,
     ObjectMissingError,
     StrongroomError,
-    UnknownFormatError,
 )
 from strongroom.jobs.looking.row_lookup import RowLookup
 from strongroom.jobs.mount.names import NameTree
 from strongroom.repo.client_readers import ClientReaders
-from strongroom.repo.snapshots import believed, read_snapshot, was_stored_unreadable
+from strongroom.repo.set_aside import SetAside, is_of_one_object
+from strongroom.repo.snapshots import believed, read_snapshot
 from strongroom.stores.capabilities import found_false
 
 if TYPE_CHECKING:
@@ -54,17 +54,22 @@ class MountedRepository:
         repository: Repository,
         choose: Callable[[Sequence[Snapshot]], Sequence[Snapshot]],
         cache_bytes: int,
+        report: Callable[[SetAside], None] = lambda _: None,
     ) -> None:
         """`choose`: selects the snapshots to show; gets them without pages, the oldest first.
 
-        Those that were found false are never shown. The repository stays the caller's to close.
+        Those that were found false are never shown. report: called with the snapshots that cannot
+        be read, each time there may be more. The repository stays the caller's to close.
         """
         self._given = self._repository = repository
         self._choose = choose
         self._cache_bytes = cache_bytes
+        self._report = report
         self._lock = threading.RLock()
         self._block_locks = [threading.Lock() for _ in range(_BLOCK_LOCKS)]
         self._known: dict[str, Snapshot] = {}
+        self._stored: frozenset[str] = frozenset()
+        self._set_aside = SetAside()
         self._names = NameTree(())
         self._refreshed = -REFRESH_SECONDS
         self._opened: OrderedDict[str, RowLookup] = OrderedDict()
@@ -160,8 +165,9 @@ class MountedRepository:
 
     def _refresh(self) -> None:
         stored = {info.name: info.modified_ns for info in self._repository.store.list("snapshots")}
-        if stored.keys() == self._known.keys():
+        if stored.keys() == self._stored:
             return
+        false = found_false(self._repository.store)
         for name in self._known.keys() - stored.keys():
             del self._known[name]
             self._opened.pop(name, None)
@@ -171,15 +177,18 @@ class MountedRepository:
             except ObjectMissingError:
                 # Forgotten since it was listed.
                 continue
-            except (DamageError, UnknownFormatError):
-                if was_stored_unreadable(self._repository.store, self._repository.key, name):
-                    continue
-                raise
+            except Exception as error:
+                if not is_of_one_object(error):
+                    raise
+                if name not in false:
+                    self._set_aside.add("snapshots", name, error)
+                continue
             self._known[name] = believed(snapshot, stored[name])
         snapshots = sorted(self._known.values(), key=lambda item: (item.start_ns, item.id))
-        false = found_false(self._repository.store)
         chosen = self._choose(snapshots)
         self._names = NameTree([one for one in chosen if one.id not in false])
+        self._stored = frozenset(stored)
+        self._report(self._set_aside)
 
     def _with_connection(self, attempt: Callable[[], _Result]) -> _Result:
         """What `attempt` gives; if its connection was lost, with a new one. Raises its errors.

@@ -17,8 +17,9 @@ from strongroom.repo.client_readers import ClientReaders
 from strongroom.repo.index.live_blocks import LiveBlocks
 from strongroom.repo.keys.owners import SHARED
 from strongroom.repo.listing.parts import PageParts, decode_parts
+from strongroom.repo.object_owners import owner_of_object
 from strongroom.repo.set_aside import SetAside, is_of_one_object, problem_text
-from strongroom.repo.snapshots import owner_of_snapshot, was_stored_unreadable
+from strongroom.repo.snapshots import was_stored_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -111,7 +112,7 @@ class Marker:
         if is_damage and object_name(store.get("snapshots", name)) != name:
             raise error
         # Perhaps of a later version: nothing goes that its client may refer to.
-        self._set_aside(name, (owner_of_snapshot(store, name), SHARED), error)
+        self._set_aside(name, (owner_of_object(store, "snapshots", name), SHARED), error)
 
     def _set_aside(self, name: str, owners: Collection[bytes], error: Exception) -> None:
         kept = "; nothing of its client was removed" if owners else ""

@@ -33,8 +33,9 @@ from strongroom.daemons.job_process.program import give_way, run_program
 from strongroom.daemons.job_process.retry import persist
 from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, RightError, SetAsideError
 from strongroom.printable import printable
+from strongroom.repo.object_owners import ObjectOwners
 from strongroom.repo.repository import Repository
-from strongroom.repo.set_aside import SetAside
+from strongroom.repo.set_aside import SetAside, set_aside_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,7 +162,7 @@ def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> JobE
                 output.log("info", f"{copied.original.short_id} is {copied.copy.short_id} there")
     finally:
         target.close()
-    set_aside.report(_teller(output))
+    set_aside.report(_teller(repository, output))
     summary = {"copies": copies, "present": len(there), "stored_bytes": stored_bytes}
     ended = JobEnded(status="done", exit_code=EXIT_DONE, summary=summary)
     return _with_set_aside(ended, set_aside)
@@ -188,7 +189,7 @@ def _prune(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEn
     vouched = JobEnded(status="done", exit_code=EXIT_DONE)
     if repository.store.capability(KeepsJudgements) is not None:
         # Forged data of an agent must not block prune.
-        vouched = _vouch(repository, output)
+        vouched = _vouch(repository, output, sharing)
     shared = _share(repository, sharing, output)
     with output.shown_progress("prune") as progress:
         report = prune(repository, PruneOptions(), progress)
@@ -202,7 +203,7 @@ def _prune(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEn
             "false_objects": vouched.summary["false_objects"],
             "damaged_objects": vouched.summary["damaged_objects"],
         }
-    report.set_aside.report(_teller(output))
+    report.set_aside.report(_teller(repository, output, sharing))
     output.log("info", f"{report.removed_packs} packs removed, {report.freed_bytes} bytes freed")
     if report.holdups:
         _tell_of_holdups(repository, report, sharing, output)
@@ -210,9 +211,12 @@ def _prune(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEn
     return _with_set_aside(ended, report.set_aside)
 
 
-def _teller(output: JobOutput) -> Callable[[str, str, str], None]:
+def _teller(
+    repository: Repository, output: JobOutput, sharing: Sharing | None = None
+) -> Callable[[str, str, str], None]:
+    owners = ObjectOwners(repository, () if sharing is None else sharing.clients)
     return lambda kind, name, problem: output.log(
-        "warning", f"{kind}/{name} is set aside: {problem}"
+        "warning", set_aside_text(kind, name, owners.client_of(kind, name), problem)
     )
 
 
@@ -256,12 +260,12 @@ def _share(repository: Repository, sharing: Sharing, output: JobOutput) -> JobEn
     if report.shared_chunks:
         text = f"{report.shared_chunks} chunks of {report.shared_bytes} bytes are shared now"
         output.log("info", text)
-    report.set_aside.report(_teller(output))
+    report.set_aside.report(_teller(repository, output, sharing))
     ended = JobEnded(status="done", exit_code=EXIT_DONE, summary=report.summary())
     return _with_set_aside(ended, report.set_aside)
 
 
-def _vouch(repository: Repository, output: JobOutput) -> JobEnded:
+def _vouch(repository: Repository, output: JobOutput, sharing: Sharing | None = None) -> JobEnded:
     from strongroom.jobs.check.vouch import required_judge, vouch
 
     with output.shown_progress("vouch") as progress:
@@ -273,7 +277,7 @@ def _vouch(repository: Repository, output: JobOutput) -> JobEnded:
         "info",
         f"verified {report.packs} packs and {report.index_objects} index objects",
     )
-    report.set_aside.report(_teller(output))
+    report.set_aside.report(_teller(repository, output, sharing))
     wrong = len(report.false_objects) + len(report.damaged_objects)
     summary = report.summary()
     if wrong:
