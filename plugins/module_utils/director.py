@@ -258,7 +258,10 @@ def cause(error):
         )
     if isinstance(error, ssl.SSLError):
         return "%s; is this the director, and is our certificate of its authority?" % reason(error)
-    return "%s; does its service run, and is this its address?" % (reason(error) or type(error).__name__)
+    return (
+        "%s; is this its address, and does its service run? See `systemctl status strongroom-director` on that machine"
+        % (reason(error) or type(error).__name__)
+    )
 
 
 def shown(value):

@@ -12,7 +12,8 @@ description:
   - Tries files out together with all others of the configuration, by C(strongroom config check) on a copy. Only if it
     finds no error are they put in place. So a value that the check refuses reaches no daemon, and neither does a
     name that no file defines.
-  - Reloading is left to a handler.
+  - With O(reload) the daemon then reads them again. If it refuses them, or does not answer, the files of before are put
+    back, the daemon reads those, and the task fails with the reason.
 author:
   - Strongroom (@strongroom)
 options:
@@ -29,6 +30,13 @@ options:
     type: list
     elements: str
     default: []
+  reload:
+    description:
+      - The daemon that works with the files. Without it, nobody is told that they have changed.
+      - V(director) is the one that C(strongroom reload) reaches, V(agent) the service C(strongroom-agent), which is
+        started if it does not run.
+    type: str
+    choices: [director, agent]
   command:
     description: The command of Strongroom. In check mode nothing is tried out where it is not installed yet.
     type: str
@@ -48,7 +56,7 @@ EXAMPLES = r"""
     files:
       director.d/schedule/nightly.conf: |
         Schedule { Name = Nightly; Run = Incremental daily at 21:00; }
-  notify: Reload the director
+    reload: director
 """
 
 RETURN = r"""
@@ -64,14 +72,21 @@ removed:
   elements: str
 """
 
+import json
 import os
+import re
 import shutil
 import tempfile
+import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_text
 
 MODE = 0o644
+AGENT = "strongroom-agent.service"
+# A reload takes a moment; on a machine that swaps, some seconds.
+PATIENCE_SECONDS = 20
+PAUSE_SECONDS = 0.2
 
 
 def inside(module, name):
@@ -125,6 +140,64 @@ def try_out(module, top, changes):
         module.fail_json(msg="nothing was changed, for the configuration would not be right: " + told)
 
 
+def put(module, top, texts):
+    """Write these files, and remove those that have no text."""
+    for name, text in texts.items():
+        path = os.path.join(top, name)
+        if text is not None:
+            write(module, path, text)
+        elif os.path.lexists(path):
+            os.unlink(path)
+
+
+def reason(said, error):
+    """The first error that a command told, without its id."""
+    lines = [line for line in (error + said).splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("strongroom: error ")]
+    line = (errors or lines or ["it gave no reason"])[0]
+    return re.sub(r"^strongroom: error \[[^]]*\]: ", "", line)
+
+
+def reload_director(module, program):
+    """Have it read its files; why it does not, or nothing."""
+    code, said, error = module.run_command([program, "--json", "reload"])
+    return "" if code == 0 else reason(said, error) + "; see `systemctl status strongroom-director`"
+
+
+def last_reading(told):
+    """When the agent last read its files, or tried to. An agent of an older version says only the first."""
+    return told.get("configuration_tried", told.get("configuration_read", ""))
+
+
+def reload_agent(module, program, top):
+    """Have it read its files; why it does not, or nothing."""
+
+    def ask():
+        code, said, error = module.run_command([program, "--json", "agent", "--config", top, "show"])
+        return (json.loads(said), "") if code == 0 else ({}, reason(said, error))
+
+    before = last_reading(ask()[0])
+    systemctl = module.get_bin_path("systemctl", required=True)
+    code, said, error = module.run_command([systemctl, "reload-or-restart", AGENT])
+    if code != 0:
+        return reason(said, error)
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
+        told, why = ask()
+        if last_reading(told) not in ("", before):
+            return told.get("configuration_refused", "")
+        time.sleep(PAUSE_SECONDS)
+    return (why or "it has not read them after %d s" % PATIENCE_SECONDS) + "; see `systemctl status %s`" % AGENT
+
+
+def reload(module, top):
+    """Have the daemon read its files; why it does not, or nothing."""
+    program = module.get_bin_path(module.params["command"], required=True)
+    if module.params["reload"] == "director":
+        return reload_director(module, program)
+    return reload_agent(module, program, top)
+
+
 def main():
     """Run as Ansible runs it."""
     module = AnsibleModule(
@@ -132,6 +205,7 @@ def main():
             "path": {"type": "path", "default": "/etc/strongroom"},
             "files": {"type": "dict", "default": {}},
             "absent": {"type": "list", "elements": "str", "default": []},
+            "reload": {"type": "str", "choices": ["director", "agent"]},
             "command": {"type": "str", "default": "strongroom"},
         },
         supports_check_mode=True,
@@ -143,12 +217,16 @@ def main():
     changes = {name: text for name, text in sorted(wanted.items()) if text != before[name]}
     if changes:
         try_out(module, top, changes)
-    if not module.check_mode:
-        for name, text in changes.items():
-            if text is None:
-                os.unlink(os.path.join(top, name))
-            else:
-                write(module, os.path.join(top, name), text)
+    if changes and not module.check_mode:
+        put(module, top, changes)
+        why = reload(module, top) if module.params["reload"] else ""
+        if why:
+            put(module, top, {name: before[name] for name in changes})
+            reload(module, top)
+            module.fail_json(
+                msg="the files of before were put back, for the %s did not take the new ones: %s"
+                % (module.params["reload"], why)
+            )
     module.exit_json(
         changed=bool(changes),
         written=[os.path.join(top, name) for name, text in changes.items() if text is not None],

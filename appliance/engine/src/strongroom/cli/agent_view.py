@@ -24,6 +24,11 @@ def show_status(told: Mapping[str, Any], terminal: Terminal, *, is_whole: bool) 
             run.pop("knobs", None)
     terminal.emit(shown)
     terminal.line(f"agent {printable(told['name'])}, version {printable(told['version'])}")
+    # An agent of an older version does not say it.
+    if refused := told.get("configuration_refused"):
+        terminal.warn(
+            f"its files have changed, and it refused to read them again: {printable(refused)}"
+        )
     for one in told["directors"]:
         state = "connected" if one["connected"] else "not connected"
         place = f"{one['address']}:{one['port']}" if one["dials"] else "which dials"

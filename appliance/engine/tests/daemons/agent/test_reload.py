@@ -11,6 +11,7 @@ import pytest
 
 from kit.agent_site import CLIENT, AgentSite
 from kit.ports import free_port
+from strongroom.daemons.agent.status import ask_status
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.identities.identity import Identity
 from strongroom.net.identities.peer import peer_of_certificate
@@ -79,6 +80,10 @@ def test_what_cannot_be_in_force_is_named(
     agent.configuration.write_text(text.replace(before, after))
     reload_of(agent, "the configuration stays as it was")
     assert said in agent.messages.read_text()
+    assert said in ask_status(str(agent.folder / "working"))["configuration_refused"]
+    agent.configuration.write_text(text)
+    reload_of(agent, "the configuration was read again")
+    assert ask_status(str(agent.folder / "working"))["configuration_refused"] == ""
 
 
 def test_a_new_certificate_is_shown_to_directors_that_dial(site: AgentSite) -> None:

@@ -58,7 +58,8 @@ class _Service:
         self._told = DailyLog(_log)
         self._woken = asyncio.Event()
         self._figures = MetricsFile(self._settings, self._links.is_welcome)
-        self._started_ns = self._read_ns = clock.now_ns()
+        self._started_ns = self._read_ns = self._tried_ns = clock.now_ns()
+        self._refused = ""
 
     async def run(self) -> None:
         settings = self._settings
@@ -103,9 +104,11 @@ class _Service:
         os.close(lock)
 
     def _status(self, supervisor: Supervisor) -> dict[str, object]:
-        return status(
+        told = status(
             self._settings, supervisor, self._links.is_welcome, self._started_ns, self._read_ns
         )
+        tried = clock.utc_text(self._tried_ns)
+        return {**told, "configuration_tried": tried, "configuration_refused": self._refused}
 
     async def _reload(self, supervisor: Supervisor) -> None:
         notify(f"RELOADING=1\nMONOTONIC_USEC={int(clock.service_manager_seconds() * 1e6)}")
@@ -119,13 +122,15 @@ class _Service:
             await self._links.reload(settings)
             supervisor.settings = settings
             self._settings = settings
-            self._read_ns = clock.now_ns()
+            self._read_ns, self._refused = clock.now_ns(), ""
             self._figures.use(settings)
             self._woken.set()
             _log.info("the configuration was read again")
         except (StrongroomError, OSError) as error:
+            self._refused = str(error)
             _log.error("the configuration stays as it was: %s", error)
         finally:
+            self._tried_ns = clock.now_ns()
             notify("READY=1")
 
     async def _keep_certificate(self) -> None:
