@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import shutil
 import signal
 import stat
 import subprocess
@@ -35,6 +38,14 @@ def contents(appliance: MadeAppliance) -> dict[str, bytes]:
             if path.is_file():
                 found[str(path.relative_to(appliance.folder))] = path.read_bytes()
     return found
+
+
+def rights(appliance: MadeAppliance) -> dict[str, tuple[int, int]]:
+    """Mode and owner of each secret."""
+    paths = [str(appliance.folder / name) for name in SECRETS[:-1]]
+    paths += map(str, (appliance.folder / "home").rglob("key.pem"))
+    paths += map(str, (appliance.folder / "home").rglob("console.toml"))
+    return {path: (stat.S_IMODE(os.stat(path).st_mode), os.stat(path).st_uid) for path in paths}
 
 
 def refused(appliance: MadeAppliance, exit_code: int) -> str:
@@ -196,7 +207,38 @@ def test_a_repository_without_its_passphrase_and_a_folder_of_somebody_else_are_r
     assert "no passphrase" in refused(appliance, 61)
     assert not passphrase.exists()
     passphrase.write_text(text)
+    # It was readable for all.
+    assert len(appliance.setup()["changed"]) == 1
     assert appliance.setup()["changed"] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of other users")
+@pytest.mark.parametrize("brought", ["again", "around its repository"])
+def test_secrets_that_were_brought_have_owner_and_mode_as_at_first(
+    tmp_path: Path, brought: str
+) -> None:
+    users = {"director_user": '"daemon"', "storage_user": '"games"', "group": '"daemon"'}
+    with MadeAppliance(tmp_path) as appliance:
+        appliance.write_answers(**users)
+        appliance.setup()
+        first = rights(appliance)
+        passphrase = appliance.folder / "state/director/passphrase"
+        if brought == "around its repository":
+            text = passphrase.read_bytes()
+            for name in ("state", "etc", "home"):
+                shutil.rmtree(appliance.folder / name)
+            passphrase.parent.mkdir(parents=True)
+            passphrase.write_bytes(text)
+            os.chown(appliance.folder / "repository/config", 0, 0)
+        for path in first:
+            if os.path.exists(path):
+                os.chown(path, 0, 0)
+                os.chmod(path, 0o644)
+        appliance.setup()
+        assert rights(appliance) == first
+        owner = pwd.getpwnam("games").pw_uid
+        assert os.stat(appliance.folder / "repository/config").st_uid == owner
+        assert not appliance.setup()["changed"]
 
 
 def test_answers_that_make_no_valid_configuration_write_none(appliance: MadeAppliance) -> None:

@@ -94,6 +94,7 @@ def make_appliance(answers: Answers) -> Appliance:
         _passphrase(made)
         _repository(made)
         _certificates(made, authority)
+        _secrets(made)
         for path, text in texts.items():
             _file(made, path, text, PUBLIC_MODE)
         _console(made)
@@ -188,8 +189,10 @@ def _repository(made: Appliance) -> None:
             )
     finally:
         repository.close()
-    if record.has_begun(place):
-        _give(place, made.users[answers.storage_user])
+    storage = made.users[answers.storage_user]
+    # The users of the machine that made it may have had other numbers.
+    if record.has_begun(place) or os.lstat(os.path.join(place, "config")).st_uid != storage[0]:
+        _give(place, storage)
     record.note(step)
 
 
@@ -227,6 +230,43 @@ def _certificates(made: Appliance, authority: Authority) -> None:
             made.is_reconfigured = True
         _give(folder, made.users.get(user, (-1, -1)))
     _give(os.fsdecode(authority.folder), made.users[answers.director_user])
+
+
+def _secrets(made: Appliance) -> None:
+    """Give what an administrator brought the owner and mode that it has if it is made here."""
+    answers = made.answers
+    director, storage = made.users[answers.director_user], made.users[answers.storage_user]
+    for path, mode, owner in (
+        (made.passphrase_file, _PASSPHRASE_MODE, director),
+        (answers.below_state("director", "appliance.key"), SECRET_MODE, director),
+        (answers.below_state("director", "identity", "key.pem"), SECRET_MODE, director),
+        (answers.below_state("ca", "root.key"), SECRET_MODE, director),
+        (answers.below_state("storage", "identity", "key.pem"), SECRET_MODE, storage),
+        (os.path.join(operator_folder(answers), "key.pem"), SECRET_MODE, (-1, -1)),
+        (os.path.join(console_folder(answers), "console.toml"), SECRET_MODE, (-1, -1)),
+    ):
+        # A link is the administrator's, and what it leads to as well.
+        if os.path.lexists(path) and not os.path.islink(path) and _keep_secret(path, mode, owner):
+            made.changed.append(f"only its owner may read {path} now")
+
+
+def _keep_secret(path: str, mode: int, owner: tuple[int, int]) -> bool:
+    """Correct owner and mode of a file; whether anything was done."""
+    # By its descriptor: the folder may belong to a daemon, which could put another file there.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            raise OperatingSystemError(f"{path} is no file of its own; put a copy there")
+        is_given = owner[0] not in (-1, found.st_uid)
+        is_open = stat.S_IMODE(found.st_mode) & ~mode != 0
+        if is_open:
+            os.fchmod(descriptor, mode)
+        if is_given:
+            os.fchown(descriptor, *owner)
+    finally:
+        os.close(descriptor)
+    return is_given or is_open
 
 
 def _is_certified(folder: str, name: str, role: str, hosts: tuple[str, ...]) -> bool:
