@@ -160,8 +160,8 @@ class LocalStore:
 
     def make_reserve(self) -> None:
         """Make the reserve where there is none, and room for several."""
-        root = self._root.descriptor
         with contextlib.suppress(OSError, StrongroomError):
+            root = self._root.descriptor
             if self.space().free_bytes < _RESERVES_OF_ROOM * RESERVE_BYTES:
                 return
             descriptor = os.open(RESERVE, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600, dir_fd=root)

@@ -95,6 +95,20 @@ def test_a_daemon_that_starts_before_its_disk_writes_nothing_and_serves_it_later
         assert [one.name for one in lasting.list("packs")] == [name]
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("has_folder", [True, False], ids=["folder", "no-folder"])
+def test_the_end_of_a_connection_writes_nothing_where_no_disk_is(disk, tmp_path, has_folder):
+    with serving(tmp_path) as daemon:
+        if not has_folder:
+            daemon.repository.rmdir()
+        local = daemon.local()
+        with pytest.raises(RepositoryNotFoundError):
+            list(local.list("packs"))
+        local.close()
+    assert [one.name for one in tmp_path.glob("repository/*")] == []
+    assert daemon.repository.exists() == has_folder
+
+
 def test_a_repository_is_made_in_an_empty_folder(tmp_path):
     with serving(tmp_path) as daemon:
         assert not opens(daemon)

@@ -97,7 +97,8 @@ class Changes:
 
     def close(self) -> None:
         """Drop open uploads."""
-        if self._reserve is not None:
+        # Without a repository the folder is perhaps the place where its disk is mounted.
+        if self._reserve is not None and self._served.is_there:
             self._reserve.make_reserve()
         uploads, self._uploads = self._uploads, {}
         for upload in uploads.values():
