@@ -225,14 +225,16 @@ async def test_a_warning_about_the_job_of_another_is_not_shown(warned):
 @in_loop
 async def test_the_reason_why_a_run_waits_names_no_job_of_another(tmp_path, monkeypatch):
     director = TestDirector(tmp_path, VirtualTime(monkeypatch, START_NS))
-    urgent = job("urgent-db1", "db1", "Priority = 5")
-    director.configure(client("web1") + client("db1") + job("nightly") + urgent)
+    # Housekeeping of the storage meets the runs of all clients.
+    tidy = job("tidy-db1", "db1", "Priority = 5", kind="Admin")
+    jobs = job("nightly-web1") + job("hourly-web1") + tidy
+    director.configure(client("web1") + client("db1") + jobs)
     await director.open()
     await director.agent("web1")
-    await director.agent("db1")
-    await director.start("urgent-db1")
-    waits = await director.start("urgent-db1")
-    held = await director.start("nightly")
-    assert (held.state, "db1" in held.reason) == ("queued", False)
-    assert f"waits behind run {waits.id[:8]}, which has priority 5" in held.reason
+    runs = await director.start("nightly-web1")
+    waits = await director.start("tidy-db1")
+    held = await director.start("hourly-web1")
+    assert (runs.state, waits.state, held.state) == ("running", "queued", "queued")
+    assert (runs.id[:8] in waits.reason, "nightly" in waits.reason) == (True, False)
+    assert (waits.id[:8] in held.reason, "tidy" in held.reason) == (True, False)
     await director.close()

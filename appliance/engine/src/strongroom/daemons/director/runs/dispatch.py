@@ -117,7 +117,8 @@ def _reason(
 
 
 def _named(one: Contender) -> str:
-    return f"run {one.id[:8]} of job {one.job}, which has priority {one.priority}"
+    # Its job may be one that whoever reads the reason may not see.
+    return f"run {one.id[:8]}, which has priority {one.priority}"
 
 
 class _Use:
