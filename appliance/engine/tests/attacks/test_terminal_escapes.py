@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kit.agent_site import AgentSite
-from kit.command import Command
+from kit.command import PASSPHRASE, Command
 from kit.connections import House
 from kit.director_server import RunningDirector
 from kit.hostile_director import HostileDirector
@@ -33,6 +33,7 @@ from kit.passing_store import PassingStore
 from kit.prepared_commands import run_command
 from kit.simulated_agent import SimulatedAgent
 from kit.storage_daemon import Daemon
+from kit.tiny_backup import new_repository
 from strongroom.cli.main import COMMANDS, command_parser
 from strongroom.daemons.log_lines import PeopleLines
 from strongroom.daemons.storage.server import open_folder
@@ -132,6 +133,7 @@ class Site:
             self._run("backup", str(self.tree), *self._labels())
             (self.tree / "more").write_text("more")
         self.out = str(folder / EVIL_NAME)
+        self._make_catalog_backup()
         (folder / "daemon").mkdir()
         disk = FailingDisk()
         self.daemon = Daemon(folder / "daemon", open_store=disk.open)
@@ -146,6 +148,13 @@ class Site:
             **self._director_lines(operator),
             **self._other_lines(),
         }
+
+    def _make_catalog_backup(self) -> None:
+        """A repository in which a client with a hostile name stored what a director stores."""
+        self.catalogs = str(self.folder / "catalogs")
+        new_repository(LocalStore(self.catalogs), PASSPHRASE.encode()).close()
+        words = ["backup", str(self.tree), "--host", EVIL, "--job", "catalog"]
+        self.command.run(*words, "--repo", self.catalogs, STRONGROOM_PASSWORD=PASSPHRASE)
 
     def _make_leased(self) -> None:
         """A repository that somebody is writing to, so that a prune has to wait."""
@@ -257,6 +266,12 @@ class Site:
                  "--repo", other],
                 ["--from-repo", out, "--repo", other],
             ],
+            ("recover",): [
+                [], ["--repo", self.catalogs],
+                [EVIL, "--repo", self.catalogs, "--target", out + "/recovered"],
+                [EVIL, "--target", out + "/none"],
+                [EVIL, "--target", str(self.tree)],
+            ],
             ("key", "list"): [[], ["--repo", out]],
             ("key", "add"): [["--new-password-file", out], ["--label", EVIL]],
             ("key", "remove"): [[EVIL]],
@@ -299,6 +314,10 @@ class Site:
             ("agent", "leave"): [
                 ["--config", place, "--no-stop"] for place in (bad, self.out, self.machine)
             ],
+            ("agent", "rejoin"): [
+                ["--config", place, "--no-start", "--name", EVIL]
+                for place in (bad, self.out, self.machine)
+            ],
             ("schedule", "install"): [
                 ["--config", self.machine, "--into", self.out + "/units"],
                 ["--config", bad, "--into", self.out],
@@ -318,6 +337,7 @@ class Site:
             ("catalog", "export"): [["--config", bad], [self.out, "--config", bad]],
             ("catalog", "import"): [[self.out, "--config", bad], [good, "--config", bad]],
             ("catalog", "rebuild"): [["--config", bad]],
+            ("catalog", "recover"): [["--config", bad], ["--config", self.out]],
         }
 
     def _director_lines(self, operator: str) -> dict[Leaf, list[list[str]]]:
@@ -333,6 +353,7 @@ class Site:
             ("watch",): [["abcd"], [EVIL]],
             ("log",): [["abcd"], [EVIL]],
             ("cancel",): [["abcd"], [EVIL]],
+            ("accept",): [["abcd"], [EVIL]],
             ("bandwidth",): [["abcd", "5M"], ["abcd", EVIL]],
             ("estimate",): [["nightly"], ["nightly", "--listing"]],
             ("browse",): [[], ["--snapshot", "abcd"]],
@@ -441,6 +462,7 @@ class Site:
         for name in ("damaged", "forgotten"):
             shutil.rmtree(self.folder / name, ignore_errors=True)
             shutil.copytree(self.command.repository, self.folder / name)
+        shutil.rmtree(self.out + "/recovered", ignore_errors=True)
         shutil.rmtree(self.folder / "leased", ignore_errors=True)
         shutil.copytree(self.folder / "leased-before", self.folder / "leased")
         for kind in ("packs", "snapshots", "index", "leases"):
@@ -462,7 +484,7 @@ class Site:
         """Run a command line with the restore key, as far as it takes one."""
         environment = {
             **self.command.environment,
-            "STRONGROOM_PASSWORD": "open sesame",
+            "STRONGROOM_PASSWORD": PASSPHRASE,
         }
         return run_command([*leaf, *words], environment, self.folder)
 
