@@ -11,10 +11,13 @@ from strongroom.errors import ConnectionLostError, ObjectMissingError
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
+from strongroom.repo.repository import Repository
+
+ABSENT = "00" * 16
 
 
 @pytest.fixture
-def make_store(daemon: Daemon):
+def make_store(daemon: Daemon, appliance: Repository):
     made = []
 
     def make(*failing: int, at_first=lambda: None) -> tuple[RemoteStore, list[int]]:
@@ -54,7 +57,7 @@ def test_a_copy_has_a_connection_of_its_own(make_store):
     store, dialled = make_store()
     store.connect_ahead(1)
     with pytest.raises(ObjectMissingError):
-        store.get("config", "config")
+        store.get("packs", ABSENT)
     copy = store.copy_ahead()
     assert copy is not None
     assert copy.client() is not store.client()
@@ -90,7 +93,7 @@ def test_no_thread_is_still_ending_when_connections_are_taken(make_store):
     store, _ = make_store(at_first=be_long_in_ending)
     store.connect_ahead(1)
     with pytest.raises(ObjectMissingError):
-        store.get("config", "config")
+        store.get("packs", ABSENT)
     copy = store.copy_ahead()
     assert len(set(threads)) == 2
     assert not set(map(str, threads)) & set(os.listdir("/proc/self/task"))
