@@ -253,6 +253,7 @@ class RunningDirector:
                 path = tree / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
+            (tree / "home/people").symlink_to("ann")
             self._back_up("web1", "nightly-web1", "etc", "home")
             (tree / "home/ann/letter.odt").unlink()
             self._back_up("web1", "nightly-web1", "etc", "home")

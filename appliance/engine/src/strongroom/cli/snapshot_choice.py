@@ -20,6 +20,7 @@ from strongroom.errors import (
     SnapshotNotFoundError,
 )
 from strongroom.printable import printable
+from strongroom.repo.listing.links import followed
 from strongroom.repo.newest_known import NewestKnown
 from strongroom.repo.object_owners import owner_of_object
 from strongroom.repo.set_aside import SetAside
@@ -224,22 +225,28 @@ def resolved_path(path: bytes) -> bytes:
     return os.path.join(os.path.realpath(above), name).strip(b"/")
 
 
-def found_path(listing: Listing, path: bytes) -> bytes:
-    """The path as it was typed or as links here lead, whichever the snapshot has."""
-    resolved = resolved_path(path)
-    if resolved == path or listing.lookup(path) is not None or listing.lookup(resolved) is None:
-        return path
-    return resolved
+def found_path(listing: Listing, path: bytes, *, enters: bool = False) -> bytes:
+    """The path as typed, as links here lead or as those in the snapshot do, whichever it has.
+
+    enters: it was typed with a slash at its end, which means the folder behind a link.
+    """
+    ways = tuple(dict.fromkeys((path, resolved_path(path))))
+    exact = [way for way in ways if listing.lookup(way) is not None]
+    for way in (*exact, *ways):
+        found = followed(listing, way, enters=enters)
+        if found is not None:
+            return found
+    return path
 
 
-def path_in(repository: Repository, snapshot: Snapshot, path: bytes) -> bytes:
-    """The same for a command that has not read the listing yet; mostly nothing has to be read."""
-    if resolved_path(path) == path:
-        return path
+def path_in(
+    repository: Repository, snapshot: Snapshot, path: bytes, *, enters: bool = False
+) -> bytes:
+    """The same for a command that has not read the listing yet."""
     from strongroom.repo.listing.reader import Listing
 
     reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
-    return found_path(Listing.of(snapshot, reader, takes_any_xattrs=True), path)
+    return found_path(Listing.of(snapshot, reader, takes_any_xattrs=True), path, enters=enters)
 
 
 def shown_path(path: bytes) -> bytes:

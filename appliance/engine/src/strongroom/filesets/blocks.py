@@ -175,11 +175,15 @@ class OptionsBlock:
         self.bounds_sizes = options.smallest_bytes is not None or options.largest_bytes is not None
 
     def fits(
-        self, prefix: bytes, names: Sequence[bytes], directories: Sequence[bool]
+        self, prefixes: Sequence[bytes], names: Sequence[bytes], directories: Sequence[bool]
     ) -> list[bool] | None:
         """For each entry whether a pattern matches; None when none does."""
-        of_directories = self._directories.fits(prefix, names) if any(directories) else None
-        of_others = self._others.fits(prefix, names) if not all(directories) else None
+        of_directories = of_others = None
+        for prefix in prefixes:
+            if any(directories):
+                of_directories = _either(of_directories, self._directories.fits(prefix, names))
+            if not all(directories):
+                of_others = _either(of_others, self._others.fits(prefix, names))
         if of_directories is None and of_others is None:
             return None
         none = [False] * len(names)
@@ -209,15 +213,18 @@ class IncludeBlocks:
         self.markers = tuple(os.fsencode(name) for name in include.exclude_dir_containing)
 
     def decide(
-        self, prefix: bytes, names: Sequence[bytes], directories: Sequence[bool]
+        self, prefixes: Sequence[bytes], names: Sequence[bytes], directories: Sequence[bool]
     ) -> list[int] | None:
-        """For each entry the block that decides, or EXCLUDED; None: the default for all."""
+        """For each entry the block that decides, or EXCLUDED; None: the default for all.
+
+        prefixes: of the names, the ways in which patterns may have written them.
+        """
         decided: list[int] | None = None
         for number, block in enumerate(self.blocks):
             if block.options.exclude and not block.options.has_patterns:
                 left = [EXCLUDED] * len(names)
                 return left if decided is None else _filled(decided, left)
-            fits = block.fits(prefix, names, directories)
+            fits = block.fits(prefixes, names, directories)
             if fits is not None and any(fits):
                 verdict = EXCLUDED if block.options.exclude else number
                 if decided is None:
@@ -226,7 +233,9 @@ class IncludeBlocks:
                     verdict if fit and before == _UNDECIDED else before
                     for fit, before in zip(fits, decided, strict=True)
                 ]
-        excluded = self._excludes.fits(prefix, names)
+        excluded = None
+        for prefix in prefixes:
+            excluded = _either(excluded, self._excludes.fits(prefix, names))
         if excluded is not None and any(excluded):
             left = [EXCLUDED if one else self.default for one in excluded]
             return left if decided is None else _filled(decided, left)

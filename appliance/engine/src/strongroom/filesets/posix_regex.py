@@ -7,6 +7,8 @@ and its matching may take exponential time where the C library's does not.
 from __future__ import annotations
 
 import ctypes
+import os
+import re
 from functools import cache
 from typing import Any, Final
 
@@ -19,6 +21,13 @@ _NO_PLACES: Final = 8
 # A regex_t takes 64 bytes with glibc, less with musl.
 _REGEX_BYTES: Final = 512
 _MESSAGE_BYTES: Final = 256
+# A path at the beginning of an expression, or of an alternative; `[^/` opens no path.
+_PATH: Final = re.compile(
+    rb"(?P<before>\A\^?|(?<![\[\\])[(|]\^?)"
+    rb"(?P<path>/(?:[^][\\.*+?(){}^$|]|\\[][\\.*+?(){}^$|/-])*)"
+)
+_ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
+_SPECIAL: Final = re.compile(rb"[][\\.*+?(){}^$|]")
 
 
 class PosixRegex:
@@ -45,6 +54,25 @@ class PosixRegex:
     def fits(self, text: bytes) -> bool:
         """Whether it matches anywhere in `text`, which holds no NUL."""
         return bool(self._library.regexec(self._compiled, text, 0, None, 0) == 0)
+
+
+def resolved_regex(pattern: bytes) -> bytes:
+    """The expression with links above the places that it names resolved, as far as it is literal.
+
+    As `scan.globs.resolved_glob` does for globs.
+    """
+    return _PATH.sub(_resolved_path, pattern)
+
+
+def _resolved_path(match: re.Match[bytes]) -> bytes:
+    above, _, name = match["path"].rpartition(b"/")
+    place = _ESCAPE.sub(rb"\1", above)
+    if not place or b"\0" in place:
+        return match[0]
+    real = os.path.realpath(place)
+    if real == os.path.normpath(place):
+        return match[0]
+    return match["before"] + _SPECIAL.sub(rb"\\\g<0>", real.rstrip(b"/")) + b"/" + name
 
 
 @cache

@@ -16,13 +16,14 @@ import msgspec
 from strongroom.errors import SourceError
 from strongroom.filesets.lists import listed_lines
 from strongroom.filesets.plugins import plugin_source
+from strongroom.filesets.posix_regex import resolved_regex
 from strongroom.filesets.rules import FileSetRoot, FileSetRules, outermost, refusal
 from strongroom.printable import printable
-from strongroom.scan.globs import quoted, resolved_glob
+from strongroom.scan.globs import resolved_glob
 from strongroom.sources.files import missing_path, settled_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from strongroom.filesets.spec import FileSetOptions, FileSetSpec
     from strongroom.sources.problem import Problem
@@ -81,15 +82,14 @@ def resolve_fileset(spec: FileSetSpec, *, allow_commands: bool = False) -> Resol
         shown = "; ".join(why[:_MOST_NAMED]) or "it names nothing"
         raise SourceError(f"FileSet {spec.name}: nothing is left to back up: {shown}{more}")
     excludes = [*map(os.fsdecode, _names(spec.excludes, allow_commands=allow_commands))]
-    links = {quoted(b"/" + root.path): quoted(root.given.rstrip(b"/")) for root in roots}
     includes = [
         msgspec.structs.replace(
-            include, options=tuple(_as_given(options, links) for options in include.options)
+            include, options=tuple(_also_resolved(options) for options in include.options)
         )
         for include in spec.includes
     ]
     as_given = msgspec.structs.replace(
-        spec, includes=tuple(includes), excludes=_globs_as_given(excludes, links)
+        spec, includes=tuple(includes), excludes=_with_resolved(excludes, resolved_glob)
     )
     rules = FileSetRules(as_given, tuple(roots))
     return ResolvedFileSet(rules, _FileSetSource(roots, sources), tuple(problems), tuple(notes))
@@ -111,28 +111,22 @@ class _FileSetSource:
         return chain.from_iterable(source.streams() for source in self._sources)
 
 
-def _as_given(options: FileSetOptions, links: Mapping[bytes, bytes]) -> FileSetOptions:
+def _also_resolved(options: FileSetOptions) -> FileSetOptions:
     return msgspec.structs.replace(
         options,
-        wild=_globs_as_given(options.wild, links),
-        wild_dir=_globs_as_given(options.wild_dir, links),
-        wild_file=_globs_as_given(options.wild_file, links),
+        wild=_with_resolved(options.wild, resolved_glob),
+        wild_dir=_with_resolved(options.wild_dir, resolved_glob),
+        wild_file=_with_resolved(options.wild_file, resolved_glob),
+        regex=_with_resolved(options.regex, resolved_regex),
+        regex_dir=_with_resolved(options.regex_dir, resolved_regex),
+        regex_file=_with_resolved(options.regex_file, resolved_regex),
     )
 
 
-def _globs_as_given(globs: Sequence[str], links: Mapping[bytes, bytes]) -> tuple[str, ...]:
-    """The globs, and those that name a place by another way also by that of an Include.
-
-    links: how an Include writes a path, by the path without links.
-    """
-    found = []
-    for text in globs:
-        found.append(text)
-        resolved = resolved_glob(os.fsencode(text))
-        for place, given in links.items():
-            if resolved.startswith(place.rstrip(b"/") + b"/"):
-                found.append(os.fsdecode(given + resolved[len(place.rstrip(b"/")) :]))
-    return tuple(dict.fromkeys(found))
+def _with_resolved(texts: Sequence[str], resolve: Callable[[bytes], bytes]) -> tuple[str, ...]:
+    """The patterns, and those that name a place behind links also by its path without them."""
+    both = ((text, os.fsdecode(resolve(os.fsencode(text)))) for text in texts)
+    return tuple(dict.fromkeys(chain.from_iterable(both)))
 
 
 def _names(texts: Sequence[str], *, allow_commands: bool) -> Iterator[bytes]:

@@ -48,18 +48,20 @@ _REACHED_LIMIT: Final = 1 << 16
 class FileSetRoot(msgspec.Struct, frozen=True):
     """A path of an Include.
 
-    path: relative to "/", links on the way resolved; b"" for "/". given: in the FileSet's notation,
-    which patterns are compared with. include: number of its Include.
+    path: relative to "/", links on the way resolved; b"" for "/". given: in the FileSet's notation;
+    patterns are compared with both. include: number of its Include.
     """
 
     path: bytes
     given: bytes
     include: int
 
-    def prefix_of(self, directory: bytes) -> bytes:
-        """The path of a directory below it as compared with patterns, and a slash."""
+    def prefixes_of(self, directory: bytes) -> tuple[bytes, ...]:
+        """The path of a directory below it as compared with patterns, and a slash; each way."""
         rest = directory[len(self.path) :].strip(b"/")
-        return self.given.rstrip(b"/") + b"/" + (rest + b"/" if rest else b"")
+        tail = b"/" + (rest + b"/" if rest else b"")
+        ways = (self.given.rstrip(b"/"), (b"/" + self.path).rstrip(b"/"))
+        return tuple(way + tail for way in dict.fromkeys(ways))
 
 
 class FileSetRules(msgspec.Struct, frozen=True):
@@ -203,7 +205,7 @@ class FileSetSelection:
             directories = [mode & 0o170000 == stat.S_IFDIR for mode in modes]
         else:
             directories = [False] * len(modes)
-        decided = include.decide(root.prefix_of(path), names, directories)
+        decided = include.decide(root.prefixes_of(path), names, directories)
         blocks = include.blocks
         used = {include.default} if decided is None else {*decided} - {EXCLUDED}
         kept = None

@@ -65,6 +65,53 @@ def test_a_fileset_means_the_same(command, home, tmp_path, named, pattern):
     assert names(command, home) == {"keep"}
 
 
+@pytest.mark.parametrize("named", ["typed", "resolved"])
+@pytest.mark.parametrize("pattern", ["typed", "resolved"])
+def test_regexes_and_patterns_from_above_mean_the_same(command, home, tmp_path, named, pattern):
+    ways = {"typed": home, "resolved": home.resolve()}
+    place = ways[pattern]
+    fileset = tmp_path / "fileset.conf"
+    fileset.write_text(
+        f"""FileSet {{
+          Name = Home
+          Include {{
+            Options {{
+              Exclude = yes
+              RegexDir = "^/nowhere$|^{place}/ann/cac.e$"
+              WildFile = "{place}/*.tmp"
+            }}
+            File = {ways[named]}/ann
+          }}
+        }}"""
+    )
+    command("backup", "--fileset-config", str(fileset))
+    assert names(command, home) == {"keep"}
+
+
+def test_links_within_a_snapshot_are_followed(command, tmp_path):
+    """As /var/run leads to /run in a snapshot of another machine."""
+    root = tmp_path.resolve() / "machine"
+    (root / "run/app").mkdir(parents=True)
+    (root / "run/app/state").write_text("state")
+    (root / "var").mkdir()
+    (root / "var/run").symlink_to("../run")
+    (root / "var/round").symlink_to("round")
+    command("backup", str(root))
+    (root / "var/run").unlink()
+    inside = f"latest:{root}/var/run/app"
+    assert command("ls", inside) == ["state"]
+    assert command("ls", f"latest:{root}/var/run/") == ["app"]
+    assert command("ls", f"latest:{root}/var/run") == [f"{root}/var/run"]
+    assert command("dump", f"{inside}/state") == ["state"]
+    assert command("find", "state", "--below", f"{root}/var/run/app")
+    target = tmp_path / "out"
+    command("restore", inside, "--target", str(target))
+    assert (target / "state").read_text() == "state"
+    command("verify", inside, "--against", str(target))
+    command("ls", f"latest:{root}/var/round/file", exit_code=15)
+    command("restore", f"latest:{root}/var/round/file", "--target", str(target), exit_code=15)
+
+
 def test_snapshots_and_what_is_in_them_are_found(command, home, tmp_path):
     command("backup", f"{home}/ann")
     command("backup", f"{home}/bob")

@@ -11,8 +11,8 @@ from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import (
     SnapshotChoice,
     add_snapshot_filters,
+    found_path,
     normal_path,
-    path_in,
     shown_path,
 )
 from strongroom.cli.times import time_text
@@ -28,6 +28,7 @@ from strongroom.jobs.looking.diff import (
 )
 from strongroom.printable import printable
 from strongroom.repo.client_readers import ClientReaders
+from strongroom.repo.listing.reader import Listing
 from strongroom.rows.kinds import kind_name
 
 if TYPE_CHECKING:
@@ -73,8 +74,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 f"{sign * 3} {snapshot.short_id}  {time_text(snapshot.start_ns)}  "
                 f"{printable(snapshot.host)}"
             )
-        folder = path_in(repository, after, normal_path(arguments.folder))
-        readers = ClientReaders(repository, repository.load_index())
+        index = repository.load_index()
+        listing = Listing.of(after, repository.reader_of(after, index), takes_any_xattrs=True)
+        folder = found_path(listing, normal_path(arguments.folder), enters=True)
+        readers = ClientReaders(repository, index)
         comparison = SnapshotComparison(readers, before, after)
         counts = dict.fromkeys(_SIGNS, 0)
         sizes = dict.fromkeys(_SIGNS, 0)

@@ -75,13 +75,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("name what to dump: SNAPSHOT PATH; / is everything, as an archive")
     if terminal.as_json:
         raise UsageError("dump writes the file itself, which is not JSON; leave out --json")
-    path = normal_path(given if colon else arguments.inside)
+    typed: str = given if colon else arguments.inside
+    path = normal_path(typed)
     repository = open_repository(arguments, terminal)
     try:
         snapshot = chosen_snapshot(arguments, repository, terminal, name)
         reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
         listing = Listing.of(snapshot, reader)
-        path = found_path(listing, path)
+        path = found_path(listing, path, enters=typed.endswith("/"))
         row = listing.lookup(path)
         if path and row is None:
             raise PathNotFoundError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,17 @@ from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import (
     SnapshotChoice,
     add_snapshot_filters,
+    found_path,
     normal_path,
-    path_in,
-    resolved_path,
     shown_path,
 )
 from strongroom.cli.times import parse_moment, time_text
 from strongroom.clock import utc_text
-from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.errors import EXIT_DONE, DamageError, UsageError
 from strongroom.jobs.looking.find import Criteria, Finder, Match
 from strongroom.printable import printable
 from strongroom.repo.client_readers import ClientReaders
+from strongroom.repo.listing.reader import Listing
 from strongroom.rows.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -95,11 +96,16 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         snapshots = choice.snapshots
         if arguments.only is not None:
             snapshots = [choice.find(arguments.only)]
-        if snapshots and resolved_path(criteria.below) != criteria.below:
-            newest = repository.snapshot(snapshots[-1].id)
-            below = path_in(repository, newest, criteria.below)
-            criteria = replace(criteria, below=below)
-        finder = Finder(criteria, ClientReaders(repository, repository.load_index()))
+        index = repository.load_index()
+        if snapshots and criteria.below:
+            # A damaged one is told while it is searched.
+            with suppress(DamageError):
+                newest = repository.snapshot(snapshots[-1].id)
+                reader = repository.reader_of(newest, index)
+                listing = Listing.of(newest, reader, takes_any_xattrs=True)
+                below = found_path(listing, criteria.below, enters=True)
+                criteria = replace(criteria, below=below)
+        finder = Finder(criteria, ClientReaders(repository, index))
         searched = _searched(finder, repository, reversed(snapshots), choice.set_aside)
         if arguments.show_snapshots:
             _show_versions(searched, arguments, terminal)

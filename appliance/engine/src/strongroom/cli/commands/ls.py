@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         reader = repository.reader_of(snapshot, repository.load_index())
         listing = Listing.of(snapshot, reader, takes_any_xattrs=True)
         for number, path in enumerate(paths):
-            wanted = found_path(listing, normal_path(path))
+            wanted = found_path(listing, normal_path(path), enters=path.endswith("/"))
             whole = arguments.recursive
             if len(paths) > 1 and not whole:
                 if number:

@@ -157,18 +157,28 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         wanted = arguments.snapshot.partition(":")[0]
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
-        options = replace(options, subpath=path_in(repository, snapshot, options.subpath))
+        enters = bool(options.subpath) and arguments.snapshot.endswith("/")
+        if enters:
+            subpath = path_in(repository, snapshot, options.subpath, enters=True)
+            options = replace(options, subpath=subpath)
         options = _with_privileges(options, arguments, repository, snapshot, terminal)
         from strongroom.jobs.restore.options import EntryKind
         from strongroom.jobs.restore.restore import restore
 
-        try:
-            report = restore(
+        def write(options: RestoreOptions) -> RestoreReport:
+            return restore(
                 repository, snapshot, options, lambda: show_progress(terminal, "restore"), lines
             )
+
+        try:
+            report = write(options)
         except PathNotFoundError:
-            _tell_if_unread(repository, snapshot, options.subpath)
-            raise
+            subpath = path_in(repository, snapshot, options.subpath, enters=enters)
+            if subpath == options.subpath:
+                _tell_if_unread(repository, snapshot, subpath)
+                raise
+            options = replace(options, subpath=subpath)
+            report = write(options)
         _name_newest(repository, snapshot, options, lines.unread, terminal)
         verified = None
         if arguments.verify and not options.dry_run:

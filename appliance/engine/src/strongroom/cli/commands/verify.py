@@ -17,13 +17,13 @@ from strongroom.cli.snapshot_choice import (
     normal_path,
     path_in,
 )
-from strongroom.errors import EXIT_DONE, CheckFailedError, UsageError
+from strongroom.errors import EXIT_DONE, CheckFailedError, PathNotFoundError, UsageError
 
 if TYPE_CHECKING:
     import argparse
 
     from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.verify.options import VerifyOptions
+    from strongroom.jobs.verify.options import VerifyOptions, VerifyReport
 
 EPILOG = """\
 examples:
@@ -75,17 +75,25 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     try:
         wanted = arguments.snapshot.partition(":")[0]
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
-        subpath = path_in(repository, snapshot, options.subpath)
-        options = replace(options, subpath=subpath, base=subpath if options.base else b"")
         from strongroom.jobs.verify.verify import verify
 
-        report = verify(
-            repository,
-            snapshot,
-            options,
-            lambda: show_progress(terminal, "verify"),
-            VerifyLines(terminal),
-        )
+        def compare(options: VerifyOptions) -> VerifyReport:
+            lines = VerifyLines(terminal)
+            return verify(
+                repository, snapshot, options, lambda: show_progress(terminal, "verify"), lines
+            )
+
+        enters = bool(options.subpath) and arguments.snapshot.endswith("/")
+        if enters:
+            options = _at(options, path_in(repository, snapshot, options.subpath, enters=True))
+        try:
+            report = compare(options)
+        except PathNotFoundError:
+            found_at = path_in(repository, snapshot, options.subpath, enters=enters)
+            if found_at == options.subpath:
+                raise
+            options = _at(options, found_at)
+            report = compare(options)
     finally:
         repository.close()
     terminal.emit(report.summary(snapshot.id, options))
@@ -101,6 +109,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.differences.items()))
         raise CheckFailedError(f"{found:,} differences ({kinds}); each is listed above")
     return EXIT_DONE
+
+
+def _at(options: VerifyOptions, path: bytes) -> VerifyOptions:
+    return replace(options, subpath=path, base=path if options.base else b"")
 
 
 def _options(arguments: argparse.Namespace) -> VerifyOptions:

@@ -12,8 +12,11 @@ from strongroom.daemons.director.catalog.snapshots import (
 )
 from strongroom.daemons.director.queries import MOST_LISTED, bounded
 from strongroom.daemons.director.runs.retention import snapshot_info
+from strongroom.errors import StrongroomError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from strongroom.daemons.director.catalog.names import RecordedKind
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.context import DirectorContext
@@ -78,6 +81,17 @@ class SnapshotQueries:
         record = await self._record(snapshot_id)
         limit = max(1, min(limit, MOST_LISTED))
         return await self._context.with_repository(self._browser.list_below, record, path, limit)
+
+    async def followed(self, snapshot_id: str, paths: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Absolute paths with links on the way resolved as the snapshot has them.
+
+        Those that it does not have, and all where it cannot be read now, are as given.
+        """
+        record = await self._record(snapshot_id)
+        try:
+            return await self._context.with_repository(self._browser.followed, record, paths)
+        except StrongroomError:
+            return tuple(paths)
 
     async def compare(
         self, before_id: str, after_id: str, below: bytes = b"", limit: int = 1000

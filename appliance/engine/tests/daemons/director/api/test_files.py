@@ -189,6 +189,17 @@ def test_a_subpath_goes_to_the_agent_as_one(own_director):
         assert up.status_code == 422
 
 
+def test_links_in_a_snapshot_are_followed_for_browsing_and_restores(own_director):
+    snapshot, home = own_director.snapshots[0].id, f"{own_director.tree}/home"
+    with SimulatedAgent(own_director, "web1") as agent, own_director.client("admin") as admin:
+        found = entries(admin, own_director.snapshots[0], f"{home}/people/Pictures")["items"]
+        assert f"{home}/ann/Pictures/cat.jpg" in [one["path"] for one in found]
+        body = {"snapshot": snapshot, "subpath": f"{home}/people/Pictures", "target": "/srv/x"}
+        assert admin.post("/restores", json=body).status_code == 202
+        order = agent.expect(StartRestore)
+        assert order.options.subpath == f"{home}/ann/Pictures".strip("/")
+
+
 def test_a_restore_of_what_is_not_there_fails_and_says_so(own_director):
     body = {"snapshot": own_director.snapshots[0].id, "paths": ["/none"], "target": "/x"}
     with SimulatedAgent(own_director, "web1"), own_director.client("admin") as admin:

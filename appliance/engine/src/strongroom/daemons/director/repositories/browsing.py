@@ -25,12 +25,13 @@ from strongroom.errors import (
 )
 from strongroom.printable import printable
 from strongroom.repo.client_readers import ClientReaders
+from strongroom.repo.listing.links import followed
 from strongroom.repo.listing.reader import Listing
 from strongroom.rows.kinds import STATE_NAMES, kind_name
 from strongroom.rows.views import views
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from strongroom.daemons.director.catalog.snapshots import SnapshotRecord
     from strongroom.daemons.director.repositories.access import Repositories
@@ -74,6 +75,7 @@ class SnapshotBrowser:
     ) -> FilePage:
         path = path.strip(b"/")
         if path:
+            path = followed(listing, path) or path
             row = listing.lookup(path)
             if row is None:
                 shown = printable(path)
@@ -99,7 +101,9 @@ class SnapshotBrowser:
         path = path.strip(b"/")
         found: list[File] = []
         if path:
-            row = self._listing(record).lookup(path)
+            listing = self._listing(record)
+            path = followed(listing, path) or path
+            row = listing.lookup(path)
             if row is None:
                 raise PathNotFoundError(f"the snapshot has no /{printable(path)}")
             found.append(entry_of(record.id, row))
@@ -119,6 +123,12 @@ class SnapshotBrowser:
             return tuple(found)
         finally:
             repository.close()
+
+    def followed(self, record: SnapshotRecord, paths: Sequence[bytes]) -> tuple[bytes, ...]:
+        """Absolute paths with links on the way resolved as the snapshot has them, if it does."""
+        listing = self._listing(record)
+        found = ((path, followed(listing, path.strip(b"/"))) for path in paths)
+        return tuple(path if one is None else b"/" + one for path, one in found)
 
     def compare(
         self, before: SnapshotRecord, after: SnapshotRecord, below: bytes, limit: int

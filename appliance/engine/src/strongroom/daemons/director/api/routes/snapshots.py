@@ -200,6 +200,10 @@ async def permitted_restore(wanted: NewRestore, asked: ApiRequest) -> RestoreReq
     subpath = b"" if wanted.subpath is None else _absolute(path_bytes(wanted.subpath))
     if wanted.in_place and subpath:
         paths, subpath = (subpath,), b""
+    # Before the rights, which are about where files come to lie.
+    paths = await asked.director.snapshots.followed(found.id, paths)
+    if subpath:
+        (subpath,) = await asked.director.snapshots.followed(found.id, [subpath])
     asked.rights.require_where(target, [_plain(path) for path in paths])
     keeps_privileges = wanted.keep_privileges
     if keeps_privileges is None:
