@@ -5,7 +5,7 @@ from __future__ import annotations
 from kit.director_in_process import in_loop, job
 from strongroom.daemons.director.catalog import outbox
 from strongroom.daemons.director.catalog.outbox import OutgoingMessage
-from strongroom.daemons.director.notices import delivery
+from strongroom.daemons.director.notices import delivery, web_requests
 
 DAY = 86400.0
 
@@ -235,6 +235,30 @@ async def test_a_server_that_hangs_delays_no_other(director, told, fail, monkeyp
     for _ in range(3):
         await told.send(40)
     assert told.events() == [("job-failed", "open")] * 2
+
+
+@in_loop
+async def test_many_servers_that_hang_delay_no_other_for_long(director, told, fail, monkeypatch):
+    monkeypatch.setattr(delivery, "ROUND_SECONDS", 3.0)
+    monkeypatch.setattr(web_requests, "STEP_SECONDS", 1.0)
+    more = "".join(
+        f'Notify {{ Name = hook{number}; Type = Webhook; URL = "{told.web.url}/{number}" }}\n'
+        for number in range(3 * delivery.THREADS)
+    )
+    told.configure(job("nightly") + job("other"), messages=more)
+    await director.open()
+    agent = await director.agent("web1")
+    told.web.answering.clear()
+    await fail(agent, "nightly")
+    for _ in range(3):
+        await told.send()
+    # By now it is known which hang.
+    monkeypatch.setattr(web_requests, "STEP_SECONDS", 20.0)
+    before = len(told.mail.mails)
+    await fail(agent, "other")
+    await told.send(4000)
+    assert len(told.mail.mails) > before
+    told.web.answering.set()
 
 
 @in_loop

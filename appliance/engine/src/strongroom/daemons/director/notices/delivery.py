@@ -6,6 +6,7 @@ again after 30 seconds, then at doubled intervals up to an hour. Notices are tri
 however long that takes; a report that has failed for three days and several times is given up, and
 stays in the outbox as a dead letter. Each destination has a thread
 of its own while something is sent, at most THREADS in all, and nobody waits for one that is slow.
+Destinations whose last attempt failed share THREADS others: many that hang hold up no mail.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class Delivery:
     def __init__(self, context: DirectorContext) -> None:
         self._context = context
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="notices")
+        self._doubtful_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="doubtful-notices")
+        self._doubtful: set[str] = set()
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._times: dict[str, deque[float]] = defaultdict(deque)
         self._is_hurried = False
@@ -105,13 +108,14 @@ class Delivery:
 
     async def send_now(self, target: NoticeTarget, letter: Letter) -> None:
         """Send past the outbox. Raises NoticeError."""
-        await self._in_thread(send_notice, target, letter)
+        await self._in_thread("", send_notice, target, letter)
 
     def close(self) -> None:
         """Stop; what is being sent is not waited for."""
         for task in self._busy.values():
             task.cancel()
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._doubtful_threads.shutdown(wait=False, cancel_futures=True)
 
     async def _deliver(
         self, key: str, messages: list[OutgoingMessage], target: Target | None
@@ -161,7 +165,7 @@ class Delivery:
             await context.in_thread(give_up, context.catalog, ids, text)
             return True
         try:
-            await self._attempt(target, messages)
+            await self._attempt(key, target, messages)
         except (NoticeError, OSError) as error:
             await self._note_failure(key, messages, str(error))
             return False
@@ -171,25 +175,26 @@ class Delivery:
             _log.error("sending to %s has a fault: %s", printable(name_of(key)), kind)
             await self._note_failure(key, messages, f"a fault of the director: {kind}")
             return False
+        self._doubtful.discard(key)
         self._times[key].append(clock.elapsed_seconds())
         self.sent[name_of(key)] += 1
         place = place_of(target)
         await context.in_thread(note_delivered, context.catalog, messages, key, place)
         return True
 
-    async def _attempt(self, target: Target, messages: list[OutgoingMessage]) -> None:
+    async def _attempt(self, key: str, target: Target, messages: list[OutgoingMessage]) -> None:
         first = messages[0]
         if isinstance(target, PingTarget):
-            await self._in_thread(send_ping, target, str(first.content["phase"]))
+            await self._in_thread(key, send_ping, target, str(first.content["phase"]))
         elif isinstance(target, ReportTarget):
             letter = _letter(self._context.name, first)
             words = await self._words(target, first)
-            await self._in_thread(send_report, target, letter, words)
+            await self._in_thread(key, send_report, target, letter, words)
         elif first.form == "notice":
             letter = self._together(messages)
-            await self._in_thread(send_notice, target, letter)
+            await self._in_thread(key, send_notice, target, letter)
         else:
-            await self._in_thread(send_notice, target, _letter(self._context.name, first))
+            await self._in_thread(key, send_notice, target, _letter(self._context.name, first))
 
     def _together(self, messages: list[OutgoingMessage]) -> Letter:
         # What lasts is worth more than what is over, should there be many.
@@ -215,6 +220,7 @@ class Delivery:
 
     async def _note_failure(self, key: str, messages: list[OutgoingMessage], error: str) -> None:
         context, now_ns = self._context, clock.now_ns()
+        self._doubtful.add(key)
         self.failed[name_of(key)] += 1
         text = printable(error, 400)
         attempts = max(one.attempts for one in messages)
@@ -242,9 +248,10 @@ class Delivery:
             )
         )
 
-    async def _in_thread(self, function: Any, *arguments: object) -> None:
+    async def _in_thread(self, key: str, function: Any, *arguments: object) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._threads, function, *arguments)
+        threads = self._doubtful_threads if key in self._doubtful else self._threads
+        await loop.run_in_executor(threads, function, *arguments)
 
 
 def _weight(notice: dict[str, Any]) -> int:
