@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+from pathlib import Path
+
 import pytest
 
 from kit.director_in_process import OPERATOR, in_loop, job
 from strongroom.daemons.director.catalog import outbox
+from strongroom.daemons.director.notices import office
 
 DAY = 86400.0
 HOUR = 3600.0
@@ -199,3 +205,40 @@ async def test_a_digest_covers_those_that_were_not_delivered(director, told, fai
     digests = [one for one in told.mail.mails if "digest:" in one["Subject"]]
     assert len(digests) == 1
     assert "1 failed" in digests[0]["Subject"]
+
+
+def backends(cluster) -> list[int]:
+    """The processes of the server that answer the director."""
+    main = (cluster.folder / "data" / "postmaster.pid").read_text().split()[0]
+    children = (Path("/proc") / main / "task" / main / "children").read_text().split()
+    return [int(one) for one in children if b"[local]" in cmdline(one)]
+
+
+def cmdline(process: str) -> bytes:
+    return (Path("/proc") / process / "cmdline").read_bytes()
+
+
+@in_loop
+async def test_a_catalog_that_hangs_is_told(director, told, own_cluster, monkeypatch):
+    monkeypatch.setattr(office, "HANGING_SECONDS", 0.2)
+    told.configure(catalog=f"Catalog {{ Name = C; {own_cluster.new_catalog()} }}")
+    await director.open()
+    await told.look()
+    stopped = backends(own_cluster)
+    assert stopped
+    for process in stopped:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        looking = asyncio.create_task(director.service.notices.look())
+        while not told.web.asked:
+            director.time.pass_by(60)
+            await asyncio.sleep(0.1)
+    finally:
+        for process in stopped:
+            os.kill(process, signal.SIGCONT)
+    await looking
+    await told.look()
+    assert told.events() == [
+        ("catalog-unavailable", "open"),
+        ("catalog-unavailable", "resolved"),
+    ]

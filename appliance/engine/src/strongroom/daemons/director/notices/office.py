@@ -73,6 +73,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 60.0
 MEASURE_SECONDS: Final = 600.0
 DELIVER_SECONDS: Final = 5.0
+# A catalog that takes so long hangs: its server or disk was stopped.
+HANGING_SECONDS = 120.0
 _EXPIRY_SECONDS: Final = 600.0
 _KEPT_NS: Final = 400 * 86400 * SECOND_NS
 _DEAD_KEPT_NS: Final = 30 * 86400 * SECOND_NS
@@ -135,13 +137,26 @@ class NoticeOffice:
         """Compare all that is wrong now with what was told. Raises StrongroomError, OSError."""
         async with self._looking:
             try:
-                changed = await self._context.in_thread(self._look, list(self._active()))
+                changed = await self._looked()
             except CatalogUnavailableError as error:
                 send = self.delivery.send_now
                 await self._trouble.persists(self._context.configuration, send, error)
                 return
             if await self._trouble.is_over(self._context) or changed:
                 self._posted.set()
+
+    async def _looked(self) -> bool:
+        """Look in a thread, and tell people while a catalog that hangs keeps it from ending."""
+        context = self._context
+        looking = asyncio.create_task(context.in_thread(self._look, list(self._active())))
+        try:
+            while not (await asyncio.wait((looking,), timeout=HANGING_SECONDS))[0]:
+                hangs = CatalogUnavailableError(f"{context.catalog.place} does not answer")
+                await self._trouble.persists(context.configuration, self.delivery.send_now, hangs)
+        except asyncio.CancelledError:
+            looking.cancel()
+            raise
+        return looking.result()
 
     async def measure(self) -> None:
         """Look at the disks of all repositories."""
