@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,11 @@ import pytest
 from kit.director_in_process import OPERATOR, in_loop, job
 from strongroom.daemons.director.catalog import outbox
 from strongroom.daemons.director.notices import office
+from strongroom.errors import CatalogUnavailableError
 
 DAY = 86400.0
 HOUR = 3600.0
+UNAVAILABLE = [("catalog-unavailable", "open"), ("catalog-unavailable", "resolved")]
 
 
 @pytest.fixture
@@ -238,7 +242,55 @@ async def test_a_catalog_that_hangs_is_told(director, told, own_cluster, monkeyp
             os.kill(process, signal.SIGCONT)
     await looking
     await told.look()
-    assert told.events() == [
-        ("catalog-unavailable", "open"),
-        ("catalog-unavailable", "resolved"),
-    ]
+    assert told.events() == UNAVAILABLE
+
+
+@in_loop
+async def test_a_database_that_became_read_only_is_told(director, told, own_cluster):
+    told.configure(catalog=f"Catalog {{ Name = C; {own_cluster.new_catalog()} }}")
+    await director.open()
+    await told.look()
+    for value, events in (("on", UNAVAILABLE[:1]), ("off", UNAVAILABLE)):
+        own_cluster.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+        own_cluster.execute("SELECT pg_reload_conf()")
+        with suppress(CatalogUnavailableError):
+            await director.start("nightly")
+        for _ in range(3):
+            await told.look_if_it_can()
+        with suppress(CatalogUnavailableError):
+            await told.send()
+        assert told.events() == events
+
+
+@pytest.fixture
+def failing_disk(director):
+    """The working directory on a file system of its own, which the kernel can make read-only."""
+    place, image = director.folder / "work", director.folder / "image"
+    place.mkdir()
+    with image.open("wb") as file:
+        file.truncate(32 << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    words = ["mount", "-o", "loop", str(image), str(place)]
+    if os.geteuid() or subprocess.run(words, check=False, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def abort(place: Path) -> None:
+    """What the kernel does after an error of the disk; mount reports an error of its own."""
+    words = ["mount", "-o", "remount,abort", str(place)]
+    subprocess.run(words, check=False, capture_output=True)
+
+
+@in_loop
+async def test_a_catalog_whose_disk_became_read_only_is_told(director, told, failing_disk):
+    told.configure()
+    await director.open()
+    await told.look()
+    abort(failing_disk)
+    with pytest.raises(CatalogUnavailableError):
+        await director.start("nightly")
+    for _ in range(3):
+        await told.look_if_it_can()
+    assert told.events() == UNAVAILABLE[:1]

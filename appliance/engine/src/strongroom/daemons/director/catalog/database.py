@@ -77,6 +77,8 @@ _POSTGRESQL: Final = {
 # SQLITE_CORRUPT and SQLITE_NOTADB; data_corrupted and index_corrupted.
 _SQLITE_DAMAGE: Final = (11, 26)
 _POSTGRESQL_DAMAGE: Final = ("XX001", "XX002")
+# Of a server that became the standby of another.
+_POSTGRESQL_READ_ONLY: Final = "25006"
 _WAY_BACK: Final = {
     "sqlite": "`strongroom catalog recover` brings it back",
     "postgresql": "put back the database from its own backup",
@@ -90,6 +92,7 @@ class Catalog:
         """Use `open_catalog`."""
         self._engine = engine
         self._damage = ""
+        self._has_failed_to_write = False
         self._file = _file_of(engine.url)
 
     @property
@@ -111,14 +114,29 @@ class Catalog:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """A transaction; committed durably at the end, rolled back on an error."""
-        with (
-            self._told(),
-            self._engine.connect().execution_options(strongroom_writes=True) as connection,
-            connection.begin(),
-        ):
-            # What was written to the file before would be lost.
-            self.require_same_file()
-            yield connection
+        try:
+            with (
+                self._told(),
+                self._engine.connect().execution_options(strongroom_writes=True) as connection,
+                connection.begin(),
+            ):
+                # What was written to the file before would be lost.
+                self.require_same_file()
+                yield connection
+        except CatalogUnavailableError:
+            self._has_failed_to_write = True
+            raise
+        self._has_failed_to_write = False
+
+    def require_writable(self) -> None:
+        """Raises CatalogUnavailableError where the last write failed, and one more does.
+
+        What is on a disk that became read-only can still be read, for as long as it takes.
+        """
+        if self._has_failed_to_write:
+            with self.writing() as connection:
+                text = "UPDATE alembic_version SET version_num = version_num"
+                connection.exec_driver_sql(text)
 
     def check(self) -> None:
         """Look for damage; a second for each gigabyte. Raises CatalogDamagedError."""
@@ -155,7 +173,8 @@ class Catalog:
             why = str(getattr(error, "orig", error)).strip().replace("\n", " ")
             if _is_damage(error.orig):
                 raise self._damaged(why) from error
-            if isinstance(error, OperationalError | InterfaceError):
+            is_read_only = getattr(error.orig, "sqlstate", "") == _POSTGRESQL_READ_ONLY
+            if is_read_only or isinstance(error, OperationalError | InterfaceError):
                 raise self._unavailable(why) from error
             raise CatalogError(f"the catalog {self.place} failed: {error.orig}") from error
         except TimeoutError as error:

@@ -260,6 +260,7 @@ class NoticeOffice:
 
     def _look(self, active: list[RunRecord]) -> bool:
         context, catalog = self._context, self._context.catalog
+        catalog.require_writable()
         announcements = Announcements(context.configuration)
         guard = self._guard()
         obstacle = guard.obstacle
