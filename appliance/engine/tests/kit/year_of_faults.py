@@ -16,6 +16,8 @@ import os
 import random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from kit.damaged_file import damage_pages
 from kit.director_in_process import OPERATOR, client, job
 from kit.tiny_backup import CHEAP, TinyBackup
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from kit.agents_in_process import SimulatedAgent
+    from strongroom.repo.snapshots import Snapshot
 
 HOUR: Final = 3600.0
 DAY: Final = 86400.0
@@ -37,6 +40,7 @@ KEPT: Final = 3
 CLIENTS: Final = ("web1", "web2")
 PASSPHRASE: Final = b"open sesame"
 FILES: Final = 30
+CONTENTS: Final = 8
 
 
 class Fault(NamedTuple):
@@ -58,6 +62,7 @@ class YearOfFaults:
         self.empty: set[str] = set()
         self.failing: set[str] = set()
         self.good: dict[str, list[str]] = {name: [] for name in CLIENTS}
+        self._stored: dict[tuple[str, int], Snapshot] = {}
         self.seen: list[tuple[float, str, str]] = []
         self._noted = 0
         self._began = self._noon = director.time.elapsed
@@ -179,20 +184,27 @@ class YearOfFaults:
             self.good[name].append(made)
 
     def _store(self, name: str, tags: tuple[str, ...], job_name: str) -> tuple[str, int]:
-        repository = Repository.open(LocalStore(str(self._folder)), PASSPHRASE)
+        # One of a few contents: an index that grows each night would take most of the time.
+        content = -1 if name in self.empty else self.chance.randrange(CONTENTS)
+        repository = Repository.open(LocalStore(str(self._folder)), PASSPHRASE).for_client(name)
+        now_ns = self.director.time.now_ns
         try:
-            backup = TinyBackup(repository, name)
-            count = 0 if name in self.empty else FILES
-            files = {b"file%d" % number: b"%d" % number * 40 for number in range(count)}
-            if files:
-                files[b"file0"] = self.chance.randbytes(40)
-            backup.store(files)
-            now_ns = self.director.time.now_ns
-            made = backup.commit(tags=tags, job=job_name, start_ns=now_ns)
+            known = self._stored.get((name, content))
+            if known is None:
+                count = 0 if content < 0 else FILES
+                files = {b"file%d" % number: b"%d" % number * 40 for number in range(count)}
+                if files:
+                    files[b"file0"] = b"content %d" % content * 40
+                backup = TinyBackup(repository)
+                backup.store(files)
+                known = backup.commit(tags=tags, job=job_name, start_ns=now_ns)
+                self._stored[name, content] = made = known
+            else:
+                made = _commit_again(repository, known, tags, now_ns)
         finally:
             repository.close()
         os.utime(self._folder / "snapshots" / made.id, ns=(now_ns, now_ns))
-        return made.id, sum(map(len, files.values()))
+        return made.id, made.totals.content_bytes
 
     # Judgement.
 
@@ -235,6 +247,18 @@ class YearOfFaults:
             age = (self.director.time.now_ns - newest.ended_ns) / 1e9
             assert age < DAY, (name, newest)
             assert newest.snapshot == self.good[name][-1]
+
+
+def _commit_again(
+    repository: Repository, known: Snapshot, tags: tuple[str, ...], now_ns: int
+) -> Snapshot:
+    """A backup that finds what an earlier one has stored."""
+    lease = repository.lease(known.host, os.getpid(), "backup")
+    try:
+        again = msgspec.structs.replace(known, tags=tags, start_ns=now_ns, end_ns=now_ns, id="")
+        return repository.commit(again, lease)
+    finally:
+        lease.end()
 
 
 # What happens.
