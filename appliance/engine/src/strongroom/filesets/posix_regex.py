@@ -1,7 +1,8 @@
 """POSIX extended regular expressions, by the C library, for a FileSet's Regex directives.
 
 Python's syntax and semantics differ (alternation takes the first match, classes and braces differ),
-and its matching may take exponential time where the C library's does not.
+and its matching may take exponential time where the C library's does not, except with references
+to groups; nested repeats cost it memory (`is_costly`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,14 @@ _PATH: Final = re.compile(
     rb"(?P<before>\A\^?|(?<![\[\\])[(|]\^?)"
     rb"(?P<path>/(?:[^][\\.*+?(){}^$|]|\\[][\\.*+?(){}^$|/-])*)"
 )
+_TOKEN: Final = re.compile(
+    rb"\\.|\[\^?\]?(?:\[:[a-z]*:\]|[^]])*\]"
+    rb"|\{(?P<least>[0-9]*)(?:,(?P<most>[0-9]*))?\}|.",
+    re.DOTALL,
+)
+_MOST_LENGTH: Final = 4096
+_MOST_STATES: Final = 10_000
+_MOST_DEPTH: Final = 100
 _ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
 _SPECIAL: Final = re.compile(rb"[][\\.*+?(){}^$|]")
 
@@ -54,6 +63,38 @@ class PosixRegex:
     def fits(self, text: bytes) -> bool:
         """Whether it matches anywhere in `text`, which holds no NUL."""
         return bool(self._library.regexec(self._compiled, text, 0, None, 0) == 0)
+
+
+def is_costly(pattern: bytes) -> bool:
+    """Whether somebody hostile may have written it: to compile or match it may take for ever.
+
+    Counts the states that the C library makes, which copies what is repeated.
+    """
+    if len(pattern) > _MOST_LENGTH:
+        return True
+    sizes = [0]
+    last = 0
+    for match in _TOKEN.finditer(pattern):
+        token = match[0]
+        repeats = match["most"] or match["least"]
+        if token == b"(":
+            sizes.append(0)
+            last = 0
+        elif token == b")":
+            last = sizes.pop() if len(sizes) > 1 else 0
+            sizes[-1] += last
+        elif token == b"+" or repeats:
+            copies = last * (int(repeats) if repeats else 1)
+            sizes[-1] += copies
+            last += copies
+        elif token not in (b"*", b"?"):
+            last = 1
+            sizes[-1] += 1
+        if token[:1] == b"\\" and token[1:].isdigit():
+            return True
+        if sizes[-1] > _MOST_STATES or len(sizes) > _MOST_DEPTH:
+            return True
+    return False
 
 
 def resolved_regex(pattern: bytes) -> bytes:

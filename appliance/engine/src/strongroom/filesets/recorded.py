@@ -5,17 +5,22 @@ Only what judges entries is kept: no lists of files, and no plugins, which may h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import os
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from strongroom.errors import UsageError
 from strongroom.filesets.blocks import USUAL_OPTIONS
 from strongroom.filesets.exclusions import Selection, SelectionRules
+from strongroom.filesets.posix_regex import is_costly
 from strongroom.filesets.rules import FileSetRules, FileSetSelection
 
 if TYPE_CHECKING:
     from strongroom.filesets.spec import FileSetSpec
+
+
+_MOST_REGEX_BYTES: Final = 1 << 16
 
 
 class _Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,16 +55,31 @@ def encode_selection(
 
 
 def decode_selection(data: bytes) -> DecodedRules:
-    """What `encode_selection` was given. ValueError for something else."""
+    """What `encode_selection` was given. ValueError for something else.
+
+    Also for rules that cost too much to apply: whoever made the snapshot wrote them.
+    """
     try:
         recorded = msgspec.msgpack.decode(data, type=_Recorded)
         if recorded.fileset is not None:
+            _refuse_costly(recorded.fileset.spec)
             selection = FileSetSelection(recorded.fileset, tells_treatments=False)
             return DecodedRules(selection, recorded.one_file_system)
         rules = recorded.selection
         return DecodedRules(None if rules is None else Selection(rules), recorded.one_file_system)
     except (msgspec.MsgspecError, UnicodeDecodeError, UsageError, IndexError) as error:
         raise ValueError(str(error)) from error
+
+
+def _refuse_costly(spec: FileSetSpec) -> None:
+    regexes = [
+        os.fsencode(text)
+        for include in spec.includes
+        for options in include.options
+        for text in (*options.regex, *options.regex_dir, *options.regex_file)
+    ]
+    if sum(map(len, regexes)) > _MOST_REGEX_BYTES or any(map(is_costly, regexes)):
+        raise ValueError("its regular expressions may take too long to match")
 
 
 def _bare(spec: FileSetSpec) -> FileSetSpec:

@@ -63,6 +63,19 @@ def test_it_is_shown_as_unreadable(user: User, source: Path) -> None:
         assert "closed" in archive.getnames()
 
 
+def test_a_folder_whose_names_cannot_be_examined_is_one_of_them(user: User, source: Path) -> None:
+    (source / "closed").chmod(0o444)
+    user.prefix = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
+    user.backup(source, code=3)
+    user.prefix = ()
+    (source / "closed").chmod(0o755)
+    assert user.listed(below=source)["closed"]["state"] == "unreadable"
+    outcome = user.run("restore", f"latest:{source}", "--in-place", "--delete")
+    assert outcome.code == 3
+    assert outcome.summary["problems"] == {"unread": 1}
+    assert (source / "closed" / "deep" / "file").exists()
+
+
 def test_a_restore_says_so_names_the_snapshot_that_has_it_and_deletes_nothing_there(
     user: User, source: Path
 ) -> None:

@@ -63,7 +63,8 @@ SPARED_TEXTS: Final = {
     Spared.VANISHED: "they were gone when its backup came to read them",
     Spared.MOUNT: "on another file system or mount; restore that path by itself to delete there",
     Spared.IN_USE: "of a repository, its cache or this program",
-    Spared.UNKNOWN: "the snapshot does not record what its backup left out",
+    Spared.UNKNOWN: "the snapshot does not record what its backup left out, or by regular "
+    "expressions that may take too long",
 }
 _OF_RECORD: Final = {
     left_out.EXCLUDED: Spared.EXCLUDED,

@@ -11,6 +11,7 @@ import os
 import stat
 from array import array
 from dataclasses import dataclass, field
+from errno import ENOENT
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,7 +38,7 @@ from strongroom.jobs.backup.shards.shared_pace import ATTRIBUTES, EXAMINE, LIST,
 from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, NameSlice, name_slices
 from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES
 from strongroom.rows.entry_counts import count_files
-from strongroom.rows.left_out import VANISHED
+from strongroom.rows.left_out import UNREAD, VANISHED
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, comparison_digest, decode_rows
 from strongroom.scan.attributes import read_flags_of, read_xattrs, supports_xattrs
 from strongroom.scan.directory import (
@@ -227,6 +228,9 @@ class DirectoryScan:
             kept += without_failures(window, failures)
             problems += [problem(path, failure.name, failure.error) for failure in failures]
             unseen.update(dict.fromkeys((failure.name for failure in failures), VANISHED))
+            if wanted.selects and any(one.error.errno != ENOENT for one in failures):
+                # Nobody can tell what it holds, as of one that cannot be listed.
+                unseen[b""] = UNREAD
         found = FoundRows(kept, flat, flat[MODE::COLUMN_COUNT].tolist(), noted=unseen)
         if self._rules.own is not None and wanted.selects:
             found = found._replace(left=names_of_inode(found, *self._rules.own))
