@@ -1,7 +1,11 @@
 """A compromised agent stores little that takes much memory, or much time, to read."""
 
+import os
 import resource
+import struct
 from array import array
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -11,7 +15,7 @@ from kit.hostile_house import HostileHouse
 from kit.killed_process import in_child
 from kit.sealed_by_hand import snapshot_object
 from strongroom import clock
-from strongroom.errors import DamageError
+from strongroom.errors import DamageError, UsageError
 from strongroom.jobs.check.check import CheckOptions, check
 from strongroom.jobs.check.vouch import vouch
 from strongroom.jobs.share.share import ShareOptions, share
@@ -19,9 +23,11 @@ from strongroom.jobs.upkeep.prune import prune
 from strongroom.jobs.upkeep.prune_options import PruneOptions
 from strongroom.process_memory import limit_memory
 from strongroom.progress import NullProgress
-from strongroom.repo.listing.page import decode_page, encode_page
+from strongroom.repo.listing import details
+from strongroom.repo.listing.page import decode_page, encode_page, open_page
+from strongroom.repo.listing.parts import decode_parts
 from strongroom.repo.set_aside import SetAside
-from strongroom.rows.rows import new_rows
+from strongroom.rows.rows import decode_rows, encode_rows, new_rows
 
 MEMORY_BYTES = 600 << 20
 PAGE = (b"data", b"one", b"\x5a" * 24, 1, 10)
@@ -62,6 +68,16 @@ def test_a_few_kilobytes_of_references_take_little_memory_in_any_job():
         assert within_memory(partial(job, house)) == 0, name
 
 
+def test_a_few_kilobytes_of_long_names_are_damage():
+    house = HOUSE.fresh()
+    pages = [(b"%06d" % n + b"d" * 100_000, b"one", os.urandom(24), 1, 10) for n in range(400)]
+    data = snapshot_object(house.attacker.writer, {}, pages)
+    assert len(data) < 40_000
+    name = house.add("snapshots", data)
+    with pytest.raises(DamageError):
+        house.whole.snapshot(name)
+
+
 def page_of_extents(count):
     """A page of one file that is said to have so many extents."""
     stats = array("q", (0o100644, 0, 0, 1 << 40, 10**18, 10**18, 1, 65, 1, 0))
@@ -77,7 +93,7 @@ def page_of_extents(count):
 
 def test_what_takes_too_much_memory_is_set_aside_and_never_false():
     house = HOUSE.fresh()
-    name = house.add_page(page_of_extents(5_000_000))
+    name = house.add_page(page_of_extents(1 << 24))
     assert len(decode_page(page_of_extents(3))[0].extents[0]) == 3
 
     def limited():
@@ -90,8 +106,63 @@ def test_what_takes_too_much_memory_is_set_aside_and_never_false():
 
 
 def test_more_extents_than_a_backup_can_count_are_damage():
-    with pytest.raises(DamageError, match="extents"):
+    with pytest.raises(DamageError, match="16777216"):
         decode_page(page_of_extents((1 << 24) + 1))
+
+
+def page_of_parts(count):
+    """A page of one file that is said to have so many parts, all of them the same."""
+    stats = array("q", (0o100644, 0, 0, 1 << 40, 10**18, 10**18, 1, 65, 1, 0))
+    raw = encode_page([new_rows(b"data", [b"one"], stats)])
+    head_size = struct.calcsize("<4sIIBB") + raw[13]
+    _, reader = open_page(raw)
+    sections = []
+    with suppress(DamageError):
+        while True:
+            sections.append(reader.take())
+    column = bytes((1, 1)) + bytes(8 + count)
+    # How many parts the row has, the table of blocks, and for each part its block and its slot.
+    sections[20:24] = [b"\0" + struct.pack("<q", count), b"\x5a" * 24, column, column]
+    return raw[:head_size] + b"".join(struct.pack("<I", len(one)) + one for one in sections)
+
+
+@pytest.mark.parametrize("page_of", [page_of_extents, page_of_parts])
+def test_the_largest_page_takes_less_than_a_gigabyte_to_check(page_of):
+    house = HOUSE.fresh()
+    name = house.add_page(page_of(1 << 24))
+
+    def limited():
+        found = check(house.whole, CheckOptions(processes=1), NullProgress()).findings
+        assert not any("memory" in one.problem for one in found)
+        assert page_of is page_of_extents or [one.name for one in found] == [name]
+
+    assert within_memory(limited, 1 << 30) == 0
+
+
+def test_more_parts_than_a_file_can_have_are_damage_for_every_reader():
+    page = page_of_parts((1 << 24) + 1)
+    for read in (decode_page, decode_parts):
+        with pytest.raises(DamageError, match="16777216"):
+            read(page)
+    assert len(decode_page(page_of_parts(100_000))[0].part_slots) == 100_000
+
+
+def test_what_no_reader_would_take_is_not_written(monkeypatch):
+    rows = decode_page(page_of_extents(3))
+    monkeypatch.setattr(details, "MAX_EXTENTS", 2)
+    with pytest.raises(UsageError):
+        encode_page(rows)
+
+
+def test_extents_in_columns_are_those_in_pairs():
+    (rows,) = decode_page(page_of_extents(5000))
+    many = rows.extents[0]
+    pairs = list(many)
+    assert pairs == many == many[:]
+    assert many != pairs[1:]
+    assert (many[0], many[-1], len(many[1:])) == (pairs[0], pairs[-1], 4999)
+    assert decode_rows(encode_rows(rows)).extents == {0: pairs} == rows.extents
+    assert encode_page([rows]) == encode_page([replace(rows, extents={0: pairs})])
 
 
 def test_a_job_process_has_a_limit_of_its_own():

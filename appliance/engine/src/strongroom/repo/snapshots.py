@@ -58,8 +58,9 @@ ENVELOPE_SIZE_LIMIT = 1 << 20
 _PAGES_SIZE_LIMIT = 512 << 20
 # Block ids do not compress, so this many bytes stored are the least for a page; names may repeat.
 _PAGES_SPARE = 16
-_PAGES_MOST_RATIO = 4096
-_PAGES_SPARE_BYTES = 1 << 20
+# A path of 4096 letters for each page; longer ones, and what was left out, are in the spare bytes.
+_PAGES_MOST_RATIO = 256
+_PAGES_SPARE_BYTES = 16 << 20
 _ENVELOPE_LABEL = b"strongroom snapshot 1"
 _PAGES_LABEL = b"strongroom pages 1"
 _PAGES_PURPOSE = b"strongroom pages 1"

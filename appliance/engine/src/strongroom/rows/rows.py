@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 from blake3 import blake3
@@ -69,7 +69,7 @@ class Rows:
     xattrs: dict[int, bytes] = field(default_factory=dict)
     flags: dict[int, int] = field(default_factory=dict)
     states: dict[int, int] = field(default_factory=dict)
-    extents: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    extents: dict[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     part_blocks: bytes = b""
     part_slots: array[int] = field(default_factory=lambda: array("H"))
     signatures: bytes = b""
@@ -212,7 +212,8 @@ _Wire = tuple[
     bytes,
     str,
 ]
-_encoder = msgspec.msgpack.Encoder()
+# Extents of a decoded page may be columns.
+_encoder = msgspec.msgpack.Encoder(enc_hook=list)
 _decoder = msgspec.msgpack.Decoder(_Wire)
 _decoder_of_many = msgspec.msgpack.Decoder(list[_Wire])
 
@@ -250,7 +251,7 @@ def _wire(rows: Rows) -> _Wire:
         rows.xattrs,
         rows.flags,
         rows.states,
-        rows.extents,
+        cast("dict[int, list[tuple[int, int]]]", rows.extents),
         rows.part_blocks,
         rows.part_slots.tobytes(),
         rows.signatures,
@@ -263,9 +264,10 @@ def _of_wire(wire: _Wire) -> Rows:
         directory, names, row_count, stats, counts, targets, xattrs, flags, states, extents,
         part_blocks, slots, signatures, signature_name,
     ) = wire  # fmt: skip
+    sparse = cast("dict[int, Sequence[tuple[int, int]]]", extents)
     return Rows(
         directory, names, row_count, stats, array("I", counts), targets, xattrs, flags, states,
-        extents, part_blocks, array("H", slots), signatures, signature_name,
+        sparse, part_blocks, array("H", slots), signatures, signature_name,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from strongroom.rows.rows import BLOCK_ID_BYTES, COLUMN_COUNT, ROW_BYTES, WHOLE, Rows, part_starts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _ROW: Final = struct.Struct(f"<{COLUMN_COUNT}q")
 
@@ -37,7 +37,7 @@ class RowView(NamedTuple):
     xattrs: bytes
     flags: int
     state: int
-    extents: list[tuple[int, int]] | None
+    extents: Sequence[tuple[int, int]] | None
     parts: tuple[tuple[bytes, int], ...]
     signature: bytes
 

@@ -30,7 +30,7 @@ from strongroom.rows.rows import (
 from strongroom.scan.unchanged import Content, take
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from strongroom.sources.problem import Problem
 
@@ -174,7 +174,7 @@ class _Ranges:
         self._sparse: set[int] = set()
 
     def add(
-        self, row: int, offset: int, read_bytes: int, extents: list[tuple[int, int]] | None
+        self, row: int, offset: int, read_bytes: int, extents: Sequence[tuple[int, int]] | None
     ) -> None:
         """A range of `row` from `offset` on; `extents` when the file was found to be sparse."""
         self.read_bytes[row] = self.read_bytes.get(row, 0) + read_bytes
@@ -194,7 +194,7 @@ def _severity(state: int) -> int:
 
 
 def _joined_extents(
-    before: list[tuple[int, int]], after: list[tuple[int, int]]
+    before: list[tuple[int, int]], after: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
     """Extents of two neighbouring ranges; the two that meet become one."""
     joined = [*before, *((start, length) for start, length in after)]

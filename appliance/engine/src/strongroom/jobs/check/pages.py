@@ -7,7 +7,7 @@ lengths add up to the size of the file (to its extents, if it is sparse).
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
 NO_CONTENT = "its content is lost"
 OTHER_LENGTH = "its content has another length than the file"
+# A file may have millions of parts, of which no more are looked up at once.
+_PIECE_PARTS: Final = 1 << 16
 STRAY_CONTENT = "it has content, which its kind cannot have"
+
+
+_Integers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 
 class BadRow(NamedTuple):
@@ -148,21 +153,29 @@ class PageChecker:
             described.append(BadRow(path, problem, tuple(blocks)))
         return described
 
-    def _lengths(self, owner: bytes, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    def _lengths(self, owner: bytes, rows: Rows) -> _Integers:
         """The length of each part, -1 where its bytes are not there."""
         blocks = self._blocks.get(owner)
         if blocks is None:
             blocks = self._blocks[owner] = self._known.index.of_client(owner)
-        index_rows = blocks.rows_of(rows.part_blocks)
-        slots = np.frombuffer(rows.part_slots, np.uint16).astype(np.int64)
-        lengths = np.full(len(index_rows), -1, np.int64)
+        slots = np.frombuffer(rows.part_slots, np.uint16)
+        lengths = np.full(len(slots), -1, np.int64)
+        for first in range(0, len(slots), _PIECE_PARTS):
+            piece = slice(first, first + _PIECE_PARTS)
+            ids = rows.part_blocks[first * BLOCK_ID_BYTES : piece.stop * BLOCK_ID_BYTES]
+            self._fill_lengths(lengths[piece], blocks, ids, slots[piece].astype(np.int64))
+        return lengths
+
+    def _fill_lengths(
+        self, lengths: _Integers, blocks: ClientBlocks, ids: bytes, slots: _Integers
+    ) -> None:
+        index_rows = blocks.rows_of(ids)
         known = index_rows >= 0
         if self._lost:
-            known &= self._are_left(blocks, rows.part_blocks)
+            known &= self._are_left(blocks, ids)
         starts = self._known.chunk_starts
         known[known] = slots[known] < np.diff(starts)[index_rows[known]]
         lengths[known] = self._known.chunk_lengths[starts[index_rows[known]] + slots[known]]
-        return lengths
 
     def _are_left(
         self, blocks: ClientBlocks, ids: bytes

@@ -51,9 +51,9 @@ class Layout:
 
     __slots__ = ("content_bytes", "extents", "size_bytes")
 
-    def __init__(self, size_bytes: int, extents: list[tuple[int, int]] | None) -> None:
+    def __init__(self, size_bytes: int, extents: Sequence[tuple[int, int]] | None) -> None:
         self.size_bytes = size_bytes
-        self.extents = extents
+        self.extents = None if extents is None else list(extents)
         self.content_bytes = size_bytes if extents is None else sum(size for _, size in extents)
 
     def pieces(self, offset: int, length: int) -> Iterator[tuple[int, int]]:

@@ -8,32 +8,48 @@ attributes, flags, a state or extents are named by number, ascending.
 from __future__ import annotations
 
 from array import array
+from io import BytesIO
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from strongroom.errors import DamageError
+from strongroom.errors import DamageError, UsageError
+from strongroom.printable import printable
 from strongroom.rows.block_runs import block_runs
+from strongroom.rows.extents import ManyExtents
 from strongroom.rows.rows import BLOCK_ID_BYTES, CHANGED, UNREADABLE, Rows
 from strongroom.scan.attributes import decode_xattrs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from strongroom.repo.listing.columns import Integers, SectionReader, SectionWriter
 
 _MAX_FLAGS: Final = (1 << 32) - 1
-_MAX_PARTS: Final = (1 << 32) - 1
-# A hundred bytes each when decoded; a backup would not have had room for more.
-_MAX_EXTENTS: Final = 1 << 24
+# Of a page: a file of 16 TiB has so many. Without a bound a few kilobytes would take gigabytes.
+MAX_PARTS: Final = 1 << 24
+# Of a page: a backup that holds them as pairs would not have had room for more.
+MAX_EXTENTS: Final = 1 << 24
+# Of a file: more take much less room as columns.
+_FEW_EXTENTS: Final = 1024
+_PIECE_PARTS: Final = 1 << 16
 _MAX_SLOT: Final = (1 << 16) - 1
 
 
 def add_details(writer: SectionWriter, groups: list[Rows], starts: list[int]) -> None:
-    """Append the sections of all but names and stat columns; `starts`: first row a group."""
+    """Append the sections of all but names and stat columns; `starts`: first row a group.
+
+    Raises UsageError for more than a reader would take.
+    """
     counts = b"".join([rows.part_counts for rows in groups])
     slots = b"".join([rows.part_slots for rows in groups])
+    extent_count = sum(len(some) for rows in groups for some in rows.extents.values())
+    if len(slots) // 2 > MAX_PARTS or extent_count > MAX_EXTENTS:
+        raise UsageError(
+            f"a file below /{printable(groups[0].directory)} has {len(slots) // 2} chunks and "
+            f"{extent_count} data extents, and {MAX_PARTS} may be kept of each; exclude it"
+        )
     writer.add_integers(np.frombuffer(counts, np.uint32).astype(np.int64))
     _add_blocks(writer, b"".join([rows.part_blocks for rows in groups]))
     writer.add_integers(np.frombuffer(slots, np.uint16).astype(np.int64))
@@ -112,19 +128,29 @@ def _add_blocks(writer: SectionWriter, ids: bytes) -> None:
 
 
 def _take_parts(reader: SectionReader, groups: list[Rows], row_count: int) -> None:
-    counts = reader.take_counts(row_count, _MAX_PARTS)
+    counts = reader.take_counts(row_count, MAX_PARTS)
     total = int(counts.sum())
+    if total > MAX_PARTS:
+        raise DamageError(f"listing page claims {total} parts")
     table = reader.take()
     if len(table) % BLOCK_ID_BYTES:
         raise DamageError("listing page holds a part of a block id")
-    places = reader.take_integers(total)
+    found = reader.take_integers(total)
     ids = np.frombuffer(table, np.dtype((np.void, BLOCK_ID_BYTES)))
-    if total and (int(places.min()) < 0 or int(places.max()) >= len(ids)):
+    if total and (int(found.min()) < 0 or int(found.max()) >= len(ids)):
         raise DamageError("listing page refers to a block beyond the end of its table")
-    slots = reader.take_counts(total, _MAX_SLOT)
+    places = found.astype(np.uint32)
+    del found
+    slot_bytes = reader.take_counts(total, _MAX_SLOT).astype(np.uint16).tobytes()
     count_bytes = counts.astype(np.uint32).tobytes()
-    slot_bytes = slots.astype(np.uint16).tobytes()
-    blocks = ids[places].tobytes()
+    if total <= _PIECE_PARTS:
+        blocks = ids[places].tobytes()
+    else:
+        # At once it would take twice as much.
+        joined = BytesIO()
+        for first in range(0, total, _PIECE_PARTS):
+            joined.write(ids[places[first : first + _PIECE_PARTS]].tobytes())
+        blocks = joined.getvalue()
     row = part = 0
     part_ends = np.cumsum(counts).tolist()
     for rows in groups:
@@ -136,18 +162,22 @@ def _take_parts(reader: SectionReader, groups: list[Rows], row_count: int) -> No
         row, part = row_end, part_end
 
 
-def _take_extents(reader: SectionReader, count: int) -> list[list[tuple[int, int]]]:
-    counts = reader.take_counts(count, _MAX_PARTS)
+def _take_extents(reader: SectionReader, count: int) -> list[Sequence[tuple[int, int]]]:
+    counts = reader.take_counts(count, MAX_EXTENTS)
     total = int(counts.sum())
-    if total > _MAX_EXTENTS:
+    if total > MAX_EXTENTS:
         raise DamageError(f"listing page claims {total} extents")
     offsets = reader.take_integers(total)
     lengths = reader.take_integers(total)
     if total and (int(offsets.min()) < 0 or int(lengths.min()) < 0):
         raise DamageError("listing page has a negative extent")
-    pairs = list(zip(offsets.tolist(), lengths.tolist(), strict=True))
-    ends = list(accumulate(counts.tolist()))
-    return [pairs[end - size : end] for end, size in zip(ends, counts.tolist(), strict=True)]
+    found: list[Sequence[tuple[int, int]]] = []
+    start = 0
+    for size in counts.tolist():
+        some = ManyExtents(offsets[start : start + size], lengths[start : start + size])
+        found.append(some if size > _FEW_EXTENTS else list(some))
+        start += size
+    return found
 
 
 def _gather(by_group: list[dict[int, Any]], starts: list[int]) -> tuple[list[int], list[Any]]:

@@ -13,6 +13,7 @@ import numpy as np
 from strongroom.content.digests import BLOCK_ID_SIZE
 from strongroom.decoding import reading
 from strongroom.errors import DamageError
+from strongroom.repo.listing.details import MAX_PARTS
 from strongroom.repo.listing.page import open_page
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 # Sections before them: directories (3), rows of each (1), names (3) and stat columns (13).
 _SECTIONS_BEFORE: Final = 20
-_MAX_PARTS_OF_A_ROW: Final = (1 << 32) - 1
 _MAX_SLOT: Final = (1 << 16) - 1
 
 
@@ -45,7 +45,9 @@ def _decode_parts(data: bytes) -> PageParts:
     head, reader = open_page(data)
     for _ in range(_SECTIONS_BEFORE):
         reader.take()
-    total = int(reader.take_counts(head.row_count, _MAX_PARTS_OF_A_ROW).sum())
+    total = int(reader.take_counts(head.row_count, MAX_PARTS).sum())
+    if total > MAX_PARTS:
+        raise DamageError(f"listing page claims {total} parts")
     block_ids = reader.take()
     places = reader.take_integers(total)
     slots = reader.take_counts(total, _MAX_SLOT)

@@ -87,7 +87,7 @@ class DirectoryWork:
         self.targets: dict[int, bytes] = {}
         self.xattrs: dict[int, bytes] = {}
         self.flags: dict[int, int] = {}
-        self.extents: dict[int, list[tuple[int, int]]] = {}
+        self.extents: dict[int, Sequence[tuple[int, int]]] = {}
         # How each row is stored, see `ScanRules`; None: as the job is configured.
         self.treatments: bytes | None = None
         # Whether the public files among the rows are offered to share.
