@@ -20,6 +20,7 @@ MARKED: Final = 3  # a folder that holds a cache tag or another marker
 UNREAD: Final = 4  # a folder that could not be listed
 SPECIAL: Final = 5  # a socket
 VANISHED: Final = 6  # it was gone before it was read, or could not be examined
+OWN_REPOSITORY: Final = 8  # the folder of the repository that the backup was written to
 MANY: Final = 7  # a folder in which more was left out than is recorded
 
 MOST_NAMES_OF_A_DIRECTORY: Final = 10_000

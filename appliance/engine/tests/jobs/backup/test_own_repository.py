@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
+
+from kit.command import Command
+from kit.storage_daemon import Daemon
+from strongroom.jobs.backup.own_repository import OwnRepository
+from strongroom.jobs.backup.tree_count import TreeCount
+from strongroom.repo.repository import Repository
+from strongroom.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,3 +47,36 @@ def test_it_is_left_out_and_said(user: User, how: str) -> None:
 def test_what_is_excluded_anyway_is_not_said(user: User, source: Path) -> None:
     assert not user.backup(source).warnings
     assert not user.backup(user.folder, "--exclude", "repository").warnings
+
+
+def test_one_that_a_daemon_of_this_machine_serves_is_known_too(folder: Path) -> None:
+    site = Command(folder)
+    site.make_repository()
+    tree = folder.resolve()
+    (tree / "file").write_text("content")
+    daemon = Daemon(site.folder)
+    place = ("--repo", f"unix:{daemon.socket_path}")
+    try:
+        for _ in range(2):
+            seen = site.objects("backup", str(tree), "--exclude", "*.key", *place)
+            (warning,) = (one["message"] for one in seen if one["type"] == "warning")
+            assert str(site.repository) in str(warning)
+        found = site("ls", "-R", "latest", *place)
+    finally:
+        daemon.stop()
+    assert f"{tree}/repository" in found
+    assert not [one for one in found if one.startswith(f"{tree}/repository/")]
+
+
+@pytest.mark.parametrize("is_served", [False, True])
+def test_the_count_ahead_does_not_count_it(user: User, *, is_served: bool) -> None:
+    (user.folder / "file").write_text("content")
+    repository = Repository.open(LocalStore(str(user.repository)), b"correct horse")
+    own = OwnRepository.of(repository)
+    repository.close()
+    assert own.place is not None
+    own = own._replace(place=None) if is_served else own
+    paths = (os.fsencode(user.folder.resolve()).strip(b"/"),)
+    whole = TreeCount(paths, None).run()
+    counted = TreeCount(paths, None, own=own).run()
+    assert (whole.files > 2, counted.files) == (True, 1)

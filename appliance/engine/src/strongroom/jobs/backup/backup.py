@@ -34,8 +34,8 @@ from strongroom.repo.newest_known import NewestKnown
 from strongroom.repo.packs import KIND_LISTING, PACK_SIZE_BYTES
 from strongroom.repo.set_aside import SetAside
 from strongroom.repo.snapshots import Snapshot, Totals, witness_of
-from strongroom.rows.left_out import NOT_ENTERED
-from strongroom.rows.views import split_path
+from strongroom.rows.left_out import NOT_ENTERED, OWN_REPOSITORY
+from strongroom.rows.views import join_path, split_path
 from strongroom.sources.named_paths import NamedPaths, look_at
 
 if TYPE_CHECKING:
@@ -335,13 +335,24 @@ class _Backup:
         )
 
     def _warn_of_own_repository(self, coordinator: Coordinator) -> None:
-        place = os.path.realpath(os.fsencode(self._repository.store.location)).strip(b"/")
-        above, name = split_path(place)
-        if (coordinator.left_out.places() or {}).get(above, {}).get(name) == NOT_ENTERED:
-            self._warnings.append(
-                f"/{printable(place)} is the repository itself, which is left out: it would grow "
-                "while it is backed up. To keep a second copy use strongroom copy"
-            )
+        left_out = coordinator.left_out.places() or {}
+        places = [
+            join_path(folder, name)
+            for folder, names in left_out.items()
+            for name, reason in names.items()
+            if reason == OWN_REPOSITORY
+        ]
+        location = self._repository.store.location
+        if location.startswith("/"):
+            place = os.path.realpath(os.fsencode(location)).strip(b"/")
+            above, name = split_path(place)
+            if left_out.get(above, {}).get(name) == NOT_ENTERED:
+                places.append(place)
+        self._warnings += [
+            f"/{printable(place)} is the repository itself, which is left out: it would grow "
+            "while it is backed up. To keep a second copy use strongroom copy"
+            for place in places
+        ]
 
     def _choose_parent(self, paths: tuple[bytes, ...]) -> Snapshot | None:
         is_full = self._options.level == "full"

@@ -22,6 +22,7 @@ from strongroom.printable import flush_standard_streams
 if TYPE_CHECKING:
     from strongroom.filesets.exclusions import Selection
     from strongroom.filesets.rules import FileSetSelection
+    from strongroom.jobs.backup.own_repository import OwnRepository
 
 _PR_SET_PDEATHSIG: Final = 1
 _START_SECONDS: Final = 3.0
@@ -39,10 +40,11 @@ class CountAhead:
         paths: tuple[bytes, ...],
         selection: Selection | FileSetSelection | None,
         devices: frozenset[int] | None,
+        own: OwnRepository | None,
     ) -> None:
-        """`devices`: the file systems to enter; None: all."""
+        """`devices`: the file systems to enter; None: all. own: is not entered."""
         self._words = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
-        self._count = TreeCount(paths, selection, devices)
+        self._count = TreeCount(paths, selection, devices, own=own)
         parent = os.getpid()
         flush_standard_streams()
         self._pid = os.fork()

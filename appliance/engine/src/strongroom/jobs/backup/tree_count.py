@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from strongroom.filesets.exclusions import Selection
     from strongroom.filesets.rules import FileSetSelection
+    from strongroom.jobs.backup.own_repository import OwnRepository
     from strongroom.progress import Progress
 
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -60,16 +61,19 @@ class TreeCount:
         *,
         progress: Progress | None = None,
         found: Callable[[bytes, list[bytes]], None] | None = None,
+        own: OwnRepository | None = None,
     ) -> None:
         """`found(directory, names)` receives every entry that a backup would hold.
 
-        devices: the file systems to enter, None for all. A wide directory is found in several lots.
+        devices: the file systems to enter, None for all. own: a repository to leave out. A wide
+        directory is found in several lots.
         """
         self._paths = paths
         self._selection = selection
         self._devices = devices
         self._progress: Progress = NullProgress() if progress is None else progress
         self._found = found
+        self._own = own
         self._root_fd = -1
         self._counts = Counted()
 
@@ -99,6 +103,8 @@ class TreeCount:
         entered: list[bytes] = []
         try:
             for names in [only] if only is not None else self._names_of(descriptor):
+                if only is None and self._own is not None and self._own.is_at(descriptor, names):
+                    break
                 os.fchdir(descriptor)
                 entered += self._lot(path, names, selects=only is None)
         except OSError as error:

@@ -73,6 +73,7 @@ _OF_RECORD: Final = {
     left_out.UNREAD: Spared.UNREAD,
     left_out.SPECIAL: Spared.SPECIAL,
     left_out.VANISHED: Spared.VANISHED,
+    left_out.OWN_REPOSITORY: Spared.IN_USE,
 }
 
 

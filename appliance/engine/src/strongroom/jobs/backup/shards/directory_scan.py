@@ -38,7 +38,7 @@ from strongroom.jobs.backup.shards.shared_pace import ATTRIBUTES, EXAMINE, LIST,
 from strongroom.jobs.backup.wide_directory import WIDE_DIRECTORY_ROWS, NameSlice, name_slices
 from strongroom.jobs.writing.block_assembly import WHOLE_FILE_BYTES
 from strongroom.rows.entry_counts import count_files
-from strongroom.rows.left_out import UNREAD, VANISHED
+from strongroom.rows.left_out import OWN_REPOSITORY, UNREAD, VANISHED
 from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, comparison_digest, decode_rows
 from strongroom.scan.attributes import read_flags_of, read_xattrs, supports_xattrs
 from strongroom.scan.directory import (
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from strongroom.filesets.exclusions import Selection
     from strongroom.filesets.rules import FileSetSelection
     from strongroom.jobs.backup.options import Treatment, Tuning
+    from strongroom.jobs.backup.own_repository import OwnRepository
     from strongroom.jobs.backup.shards.content_reader import ContentReader, Fetched
     from strongroom.jobs.backup.shards.messages import OfScan, ReadContent, ScanDirectory
     from strongroom.jobs.backup.shards.scan_places import Place
@@ -81,8 +82,8 @@ class ScanRules:
     devices: the file systems to enter; None: all. recent_limit_ns: a row changed at or after this
     time never counts as unchanged. treatments: the table that the selection's judgements index; ():
     there is one, the job's. tells_entries: send what becomes of each entry. allows_empty: a stream
-    may have no content. unsized: see `scan.mounts.unsized_devices`. own: device and inode
-    of the repository, which grows while it is backed up; None: it is not on this machine.
+    may have no content. unsized: see `scan.mounts.unsized_devices`. own: the repository, which
+    is not backed up into itself.
     """
 
     selection: Selection | FileSetSelection | None
@@ -92,7 +93,7 @@ class ScanRules:
     tells_entries: bool = False
     allows_empty: bool = False
     unsized: Mapping[int, bytes | None] = field(default_factory=dict)
-    own: tuple[int, int] | None = None
+    own: OwnRepository | None = None
 
 
 @dataclass(slots=True)
@@ -217,6 +218,11 @@ class DirectoryScan:
     ) -> Generator[Lot, list[Any], FoundRows]:
         """The rows that are kept; names that could not be examined become problems."""
         path = wanted.path
+        own = self._rules.own
+        if own is not None and own.place is None and wanted.selects and path:
+            (is_own,) = yield Lot([partial(own.is_at, fd, names)])
+            if is_own:
+                return FoundRows([], array("q"), [], noted={b"": OWN_REPOSITORY})
         windows = place.windows(names)
         calls = [partial(_at, fd, stat_rows, window) for window in windows]
         results = yield Lot(calls, 0, EXAMINE, len(names))
@@ -232,8 +238,8 @@ class DirectoryScan:
                 # Nobody can tell what it holds, as of one that cannot be listed.
                 unseen[b""] = UNREAD
         found = FoundRows(kept, flat, flat[MODE::COLUMN_COUNT].tolist(), noted=unseen)
-        if self._rules.own is not None and wanted.selects:
-            found = found._replace(left=names_of_inode(found, *self._rules.own))
+        if own is not None and own.place is not None and wanted.selects:
+            found = found._replace(left=names_of_inode(found, *own.place))
         selection = self._rules.selection
         if selection is None or not (wanted.selects or self._rules.treatments):
             if self._rules.tells_entries:

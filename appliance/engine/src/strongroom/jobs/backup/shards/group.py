@@ -13,6 +13,7 @@ from strongroom.filesets.recorded import encode_selection
 from strongroom.filesets.rules import FileSetSelection
 from strongroom.jobs.backup.count_ahead import CountAhead
 from strongroom.jobs.backup.options import compressions_of
+from strongroom.jobs.backup.own_repository import OwnRepository
 from strongroom.jobs.backup.shards.directory_scan import ScanRules
 from strongroom.jobs.backup.shards.messages import (
     PackStored,
@@ -30,8 +31,6 @@ from strongroom.jobs.workers.fork import await_workers, fork_worker, stop_worker
 from strongroom.jobs.writing.pack_lanes import BlockLane, LaneSettings, OpenPack
 from strongroom.jobs.writing.stages import StageTimes
 from strongroom.repo.packs import KIND_DATA, PACK_SIZE_BYTES
-from strongroom.rows.rows import INODE
-from strongroom.scan.directory import fitting_columns
 from strongroom.scan.mounts import mounts_of, unsized_devices
 
 if TYPE_CHECKING:
@@ -80,6 +79,7 @@ class ShardGroup:
             selection = compile_selection(wanted)
         else:
             selection = FileSetSelection(wanted, tells_treatments=bool(options.treatments))
+        self._own = OwnRepository.of(repository)
         self._rules = ScanRules(
             selection,
             devices,
@@ -88,7 +88,7 @@ class ShardGroup:
             options.tells_entries,
             options.allows_empty,
             unsized_devices(),
-            _own_folder(repository),
+            self._own,
         )
         self.recorded_rules = encode_selection(selection, one_file_system=devices is not None)
         self._paths = paths
@@ -108,7 +108,9 @@ class ShardGroup:
         gc.freeze()
         if self._counts_ahead:
             # The first: it inherits no end of a channel.
-            self.count = CountAhead(self._paths, self._rules.selection, self._rules.devices)
+            self.count = CountAhead(
+                self._paths, self._rules.selection, self._rules.devices, self._own
+            )
         ends = []
         for number in range(self._options.tuning.shard_count()):
             # Created one by one: a shard's end inherited by a later shard would hide its death.
@@ -171,18 +173,6 @@ class ShardGroup:
             raise
         # An orderly close, so that a storage daemon does not see a broken connection.
         repository.close()
-
-
-def _own_folder(repository: Repository) -> tuple[int, int] | None:
-    """Device and inode of a repository that is a folder of this machine."""
-    place = repository.store.location
-    if not place.startswith("/"):
-        return None
-    try:
-        status = os.stat(place)
-    except OSError:
-        return None
-    return status.st_dev, fitting_columns(status)[INODE]
 
 
 def _scan_plan(tuning: Tuning, paths: tuple[bytes, ...]) -> ScanPlan:
