@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import sys
@@ -134,6 +135,31 @@ def test_a_damaged_root_is_never_started(roots, fault):
     roots.installer("update", str(update), exit_code=20)
     assert roots.slots()["states"] == {"a": "good", "b": "0"}
     assert roots.slots()["order"] == "a b"
+
+
+def test_the_root_of_another_signed_update_is_not_taken_for_the_one_that_was_signed(roots):
+    with tarfile.open(roots.update(ROOT[::-1], image=OLDER)) as update:
+        swapped = update.extractfile("root.zst").read()
+    newer = roots.update(ROOT)
+    with tarfile.open(newer) as update:
+        members = {one.name: (one, update.extractfile(one).read()) for one in update}
+    with tarfile.open(newer, "w", format=tarfile.GNU_FORMAT) as update:
+        for name, (head, data) in members.items():
+            content = swapped if name == "root.zst" else data
+            head.size = len(content)
+            update.addfile(head, io.BytesIO(content))
+    roots.installer("update", str(newer), exit_code=20)
+    assert roots.slots()["states"] == {"a": "good", "b": "0"}
+    assert roots.slots()["order"] == "a b"
+
+
+def test_the_update_of_the_day_is_never_an_older_one(roots):
+    answers_for(roots, "")
+    # What was signed long ago, in place of the newest.
+    roots.update(ROOT, image=OLDER).rename(roots.folder / f"{NEWER}.update")
+    said = served(roots, "strongroom-installer update --scheduled", exit_code=9)
+    assert "older than what runs" in said.stderr
+    assert roots.slots()["states"] == {"a": "good", "b": "0"}
 
 
 def test_a_root_larger_than_its_partition_is_refused(roots):

@@ -293,3 +293,28 @@ def test_apt_ignores_an_older_index(tmp_path, packages, machine, key_folder):
     shutil.rmtree(tmp_path / "apt")
     (tmp_path / "old").rename(tmp_path / "apt")
     assert "2.0" in offered(machine, tmp_path / "apt")
+
+
+def test_apt_takes_no_list_and_no_package_in_place_of_another(
+    tmp_path, packages, machine, key_folder
+):
+    shutil.copytree(tmp_path / "apt", tmp_path / "old")
+    build(packages, "strongroom-agent", "2.0")
+    later = ("--time", str(int(TIME) + 1000), "--key-folder", key_folder)
+    assert make(tmp_path / "apt", packages, *later).returncode == 0
+    # The list of before, below the signature of today.
+    mixed = tmp_path / "mixed"
+    shutil.copytree(tmp_path / "apt", mixed)
+    for file in mixed.glob("dists/trixie/main/binary-amd64/**/*"):
+        was = tmp_path / "old" / file.relative_to(mixed)
+        if file.is_file() and was.is_file():
+            shutil.copyfile(was, file)
+    shutil.rmtree(mixed / "dists/trixie/main/binary-amd64/by-hash", ignore_errors=True)
+    assert apt(machine, mixed, "update", "--error-on=any").returncode != 0
+    # A package of before, in place of a newer one.
+    assert "2.0" in offered(machine, tmp_path / "apt")
+    (newer,) = (tmp_path / "apt").rglob("strongroom-agent_2.0*.deb")
+    (older,) = (tmp_path / "old").rglob("strongroom-agent_1.0*.deb")
+    shutil.copyfile(older, newer)
+    assert apt(machine, tmp_path / "apt", "download", "strongroom-agent=2.0").returncode != 0
+    assert not list(machine.glob("strongroom-agent_*.deb"))
