@@ -32,6 +32,7 @@ from strongroom.errors import (
     UsageError,
 )
 from strongroom.printable import printable
+from strongroom.repo.set_aside import SetAside
 from strongroom.rows.views import join_path, split_path
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def _tell_if_unread(repository: Repository, snapshot: Snapshot, path: bytes) -> 
 
     if not is_in_folders(path, snapshot.unread):
         return
-    found = newest_with(repository, repository.snapshots(), snapshot, [path]).get(path)
+    found = newest_with(repository, repository.snapshots(SetAside()), snapshot, [path]).get(path)
     text = "no other snapshot has it" if found is None else _newest_text(found)
     raise PathNotFoundError(
         f"the snapshot has no {printable(shown_path(path))}: its backup could not list a folder on "
@@ -276,7 +277,7 @@ def _name_newest(
     if places == [split_path(base)[1]]:
         base = split_path(base)[0]  # a single file
     paths = [join_path(base, place) if base and place else base or place for place in places]
-    found = newest_with(repository, repository.snapshots(), snapshot, paths)
+    found = newest_with(repository, repository.snapshots(SetAside()), snapshot, paths)
     for path in dict.fromkeys(paths):
         newest = found.get(path)
         shown = shown_path(path)

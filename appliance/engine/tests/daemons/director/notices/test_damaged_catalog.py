@@ -134,6 +134,37 @@ async def test_a_damaged_catalog_is_not_backed_up_and_comes_back_from_its_copy(p
         await place.close()
 
 
+def damage_snapshot(place, name) -> None:
+    (file,) = place.folder.glob(f"**/snapshots/**/{name}")
+    file.chmod(0o600)
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + bytes((data[-1] ^ 1,)))
+
+
+@in_loop
+async def test_a_damaged_snapshot_of_a_client_keeps_no_catalog_from_coming_back(place):
+    place.configure(client("web1") + job("nightly") + ADMIN % BACKS_UP)
+    await place.open()
+    try:
+        agent = await place.agent("web1")
+        of_the_client = await place.back_up(agent)
+        copy = (await place.start("admin")).snapshot
+    finally:
+        await place.close()
+    damage_pages(catalog_file(place), "runs")
+    damaged = catalog_file(place).read_bytes()
+    damage_snapshot(place, of_the_client)
+    made = recovered(place)
+    assert (made["source"], made["snapshot"]) == ("copy", copy)
+    # Of its own it may be the newest one.
+    catalog_file(place).write_bytes(damaged)
+    damage_snapshot(place, copy)
+    loaded = load_configuration(configuration(place))
+    with pytest.raises(CatalogError):
+        recover_catalog(configuration(place), loaded)
+    assert catalog_file(place).read_bytes() == damaged
+
+
 @in_loop
 async def test_only_the_damaged_index_is_made_anew_where_all_rows_can_be_read(place):
     place.configure(client("web1") + job("nightly"))

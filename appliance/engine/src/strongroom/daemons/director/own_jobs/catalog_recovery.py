@@ -36,12 +36,16 @@ from strongroom.errors import (
     CatalogError,
     CatalogUnavailableError,
     ConflictError,
+    DamageError,
     OperatingSystemError,
     StrongroomError,
     UsageError,
 )
 from strongroom.jobs.looking.file_content import FileContent
+from strongroom.repo.keys.roles import required_appliance_key
 from strongroom.repo.listing.reader import Listing
+from strongroom.repo.object_owners import owner_of_object
+from strongroom.repo.set_aside import SetAside
 from strongroom.repo.snapshots import list_snapshots, read_snapshot
 from strongroom.rows.views import views
 from strongroom.stores.capabilities import KnowsOwners
@@ -209,7 +213,7 @@ def _copies(
                 failed[name] = str(error)
                 continue
             try:
-                snapshots = list_snapshots(repository.store, repository.key)
+                snapshots = _readable_snapshots(repository, director)
                 knowing = repository.store.capability(KnowsOwners)
                 owners = {} if knowing is None else knowing.owners("snapshots")
             except (StrongroomError, OSError) as error:
@@ -230,6 +234,20 @@ def _copies(
     finally:
         for repository in {id(one): one for _, one in found}.values():
             repository.close()
+
+
+def _readable_snapshots(repository: Repository, director: str) -> list[Snapshot]:
+    """All that can be read; DamageError where one cannot that may be the director's newest."""
+    store = repository.store
+    unread = SetAside()
+    snapshots = list_snapshots(store, repository.key, set_aside=unread)
+    own = required_appliance_key(repository.key).client_id(director)
+    doubted = store.doubted("snapshots") if len(unread) else frozenset()
+    for (_, name), problem in unread.problems.items():
+        owner = owner_of_object(store, "snapshots", name)
+        if owner == own or (not owner and name not in doubted):
+            raise DamageError(problem)
+    return snapshots
 
 
 def _write_copy(repository: Repository, listed: Snapshot, file: BinaryIO) -> None:
