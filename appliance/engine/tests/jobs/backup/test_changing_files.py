@@ -179,6 +179,13 @@ def test_files_that_vanish_between_listing_and_reading_have_no_row(
     assert {f"{number:05}" for number in range(2000)} <= set(listed)
     assert outcome.summary["vanished"] == len(left_out)
     user.restore()
+    # What is there again is unknown to the snapshot, which a later file is not.
+    back, later = source / min(left_out), source / "later"
+    back.touch()
+    later.touch()
+    seen = user.run("restore", f"latest:{source}", "--in-place", "--delete")
+    assert (seen.code, back.exists(), later.exists()) == (0, True, False)
+    assert seen.summary["not_deleted"] == {"vanished": 1}
 
 
 def test_files_that_turn_into_something_else_are_told_and_do_no_harm(

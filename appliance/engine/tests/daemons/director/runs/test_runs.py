@@ -414,6 +414,18 @@ async def test_runs_of_a_client_that_was_removed_end(director):
 
 
 @in_loop
+async def test_waiting_runs_of_a_client_that_is_disabled_end(director):
+    director.configure(client("web1") + job("a"))
+    await director.open()
+    run = await director.start("a")
+    director.configure(client("web1", "Enabled = no") + job("a"))
+    assert (await director.service.commands.reload(OPERATOR)).is_loaded
+    await director.go()
+    ended = await director.run(run.id)
+    assert (ended.state, ended.reason) == ("cancelled", "client web1 is disabled")
+
+
+@in_loop
 async def test_waiting_runs_of_a_job_that_was_removed_end(director):
     director.configure(client("web1") + job("a") + job("b"))
     await director.open()

@@ -412,10 +412,13 @@ class Runs:
         await self.dispatch()
 
     def _orphaned(self, active: ActiveRun) -> Ending | None:
-        """How a run ends whose client or job was removed: it would wait for ever."""
+        """How a run ends whose client or job was removed or disabled: it would wait for ever."""
         record, configuration = active.record, self._context.configuration
         if active.is_remote and record.client not in configuration.clients:
             return Ending("cancelled", f"client {record.client} was removed")
+        client = configuration.clients.get(record.client)
+        if client is not None and not client.enabled and not active.is_running:
+            return Ending("cancelled", f"client {record.client} is disabled")
         # A restore needs no job, and what runs is not disturbed.
         is_waiting = not active.is_running and record.kind != "restore"
         if is_waiting and record.job not in configuration.jobs:
