@@ -14,8 +14,10 @@ import pytest
 from kit.command import Command
 from kit.hand_backup import back_up
 from kit.observed_restore import run_restore
+from strongroom.jobs.repair.repair import RepairOptions, repair
 from strongroom.jobs.restore.options import EntryKind
 from strongroom.jobs.restore.scope import Spared
+from strongroom.progress import NullProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -299,3 +301,30 @@ def test_a_snapshot_without_the_record_deletes_nothing_and_says_so(
     assert [problem.kind for problem in seen.problems] == [EntryKind.DELETE]
     assert seen.report.not_deleted == {Spared.UNKNOWN: 1}
     assert seen.report.exit_code == 3
+
+
+@pytest.mark.slow
+def test_after_a_repair_that_lost_names_nothing_is_deleted(
+    repository: Any, tree: Path, tmp_path: Path
+) -> None:
+    """Their listing page is damaged, so they are not in the snapshot, and were in the backup."""
+    for number in range(17_000):
+        os.mknod(tree / f"{number:05}", 0o644)
+    pages: list[bytes] = []
+
+    def spoil_all_but_the_first(page: bytes) -> bytes:
+        pages.append(page)
+        return page if len(pages) == 1 else b"?" * len(page)
+
+    back_up(repository, os.fsencode(tree), forge=spoil_all_but_the_first)
+    assert len(pages) > 1
+    report = repair(repository, RepairOptions(processes=1), NullProgress())
+    assert report.losses[0].ranges
+    (left,) = repository.snapshots()
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "16999").touch()
+    seen = run_restore(repository, repository.snapshot(left.id), out, delete=True)
+    assert (out / "00000").exists()
+    assert (out / "16999").exists()
+    assert seen.report.not_deleted == {Spared.UNKNOWN: 1}
