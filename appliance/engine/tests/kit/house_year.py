@@ -55,7 +55,7 @@ Job { Name = restore-test; Type = Verify; Level = Data; Job To Verify = nightly-
 Job { Name = housekeeping; Type = Admin; Client = web1; FileSet = all-web1; Storage = vault
   Pool = short; Messages = standard; Schedule = sundays; Priority = 20
   RunScript { RunsWhen = Before; RunsOnClient = no
-    Console = "backup catalog"; Console = "expire runs 14"; Console = "prune" } }
+    Console = "backup catalog"; Console = "expire runs 5"; Console = "prune" } }
 """
 
 
@@ -88,13 +88,17 @@ class HouseYear:
                 messages=MESSAGES.format(mail=self.mail.port, web=self.web.url),
                 schedules=SCHEDULES,
             )
+            # It begins on a Monday, whatever day it is.
+            noon = datetime.combine(self.today, time(12), ZONE)
+            sunday = noon + timedelta(days=_SUNDAY - noon.weekday() or 7)
+            self.house.leap(sunday.timestamp() - self.house.now)
             stack.enter_context(self.house)
             self._begin()
             self._stack = stack.pop_all()
         return self
 
     def _begin(self) -> None:
-        """A first backup of everybody; then it is a morning."""
+        """A first backup of everybody; then it is the morning of a Monday."""
         for name in self._agents:
             self.write_files(name)
             assert self.house.run(f"nightly-{name}")["state"] == "done"
