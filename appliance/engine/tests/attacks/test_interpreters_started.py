@@ -46,7 +46,7 @@ def uses_of_the_interpreter() -> set[str]:
 
 def test_one_place_starts_interpreters() -> None:
     """Where else the interpreter is named it is only shown, or its folder is needed."""
-    named = {"parts.py", "cli/schedule/units.py", "jobs/restore/scope.py"}
+    named = {"parts.py", "cli/schedule/units.py"}
     assert uses_of_the_interpreter() == {"interpreter.py"} | named
 
 
