@@ -117,7 +117,6 @@ def test_a_certificate_that_has_ended_is_not_even_shown(told, director, monkeypa
     ended = identity.not_after + timedelta(seconds=1)
     monkeypatch.setattr(certificates, "clock", _Later(int(ended.timestamp()) * 1_000_000_000))
     line = told("--identity", identity.folder.decode(), exit_code=62)
-    assert "cannot renew itself any more" in line
     assert "`strongroom ca issue admin --role operator`" in line
 
 
