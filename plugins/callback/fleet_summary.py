@@ -89,6 +89,8 @@ def reason(answer):
     said = str((results[0] if results else answer).get("msg") or "")
     if said in ("non-zero return code", ""):
         said = str(answer.get("stderr") or answer.get("stdout") or said)
+        # What a command of Strongroom says for programs stands behind what it says for people.
+        said = re.sub(r'^\{"type": ?"error".*$', "", said, flags=re.MULTILINE)
     line = re.sub(r"^(Task failed: |Action failed: |Module failed: )+", "", " ".join(said.split()))
     return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 3] + "..."
 

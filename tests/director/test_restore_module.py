@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+import yaml
 from ansible_collections.strongroom.backup.plugins.modules import strongroom_restore
+
+from tests.director.conftest import ansible
+
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +94,23 @@ def test_check_mode_lists_what_would_be_restored_and_writes_nothing(restore, tmp
     told = restore(target=str(target), check=True)
     assert told["entries"] == [{"action": "updated", "path": "/poem"}]
     assert (target / "poem").read_text() == "Oh\n"
+
+
+def test_the_playbook_lists_what_would_come_back(house, snapshots, tmp_path):
+    here = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    groups = {"appliance": {"hosts": {"vault": here}}, "agents": {"vars": {"strongroom_agent_group": "servers"}}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(groups))
+    target = tmp_path / "back"
+    words = ["-i", "hosts.yml", "-e", "client=web1", "-e", f"target={target}", "-e", f"path={house.data}"]
+    playbook = str(PROJECT / "ansible/restore.yml")
+    output = ansible("ansible-playbook", "--check", *words, playbook, house=house, folder=tmp_path)
+    assert "created /letter" in output
+    assert "created /poem" in output
+    assert snapshots[1]["snapshot"][:8] in output
+    assert not target.exists()
+    output = ansible("ansible-playbook", *words, playbook, house=house, folder=tmp_path)
+    assert "created /letter" not in output
+    assert (target / "letter").exists()
 
 
 def test_the_difference_is_shown_before_it_is_made(restore, tmp_path):

@@ -135,3 +135,17 @@ def test_files_of_secrets_are_for_their_owner_and_who_needs_them():
                 if not mode or (is_secret and mode[-1] != "0"):
                     wrong.append("%s: %s: mode %s" % (path.relative_to(PROJECT), task.get("name"), mode))
     assert wrong == []
+
+
+def test_a_check_needs_nothing_that_a_minimal_debian_lacks():
+    """ansible.builtin.apt needs python3-apt in check mode."""
+    found = []
+    paths = [*PROJECT.glob("roles/*/tasks/**/*.yml"), *PROJECT.glob("ansible/**/*.yml")]
+    for path in sorted(paths):
+        if "collections" in path.parts or "inventory" in path.parts:
+            continue
+        tasks = [one for play in yaml.safe_load(path.read_text()) or [] for one in [play, *play.get("tasks", [])]]
+        for task in tasks_of(tasks):
+            if "ansible.builtin.apt" in task and "not ansible_check_mode" not in str(task.get("when")):
+                found.append("%s: %s" % (path.relative_to(PROJECT), task.get("name")))
+    assert found == []

@@ -101,7 +101,7 @@ def test_each_host_has_a_line_with_the_reason_where_it_failed(tmp_path):
             },
             {
                 "name": "Call",
-                "ansible.builtin.command": "sh -c 'echo no such user >&2; exit 3'",
+                "ansible.builtin.command": 'sh -c \'echo no such user >&2; echo {\\"type\\":\\"error\\"} >&2; exit 3\'',
                 "when": "inventory_hostname == 'web1'",
             },
         ],
