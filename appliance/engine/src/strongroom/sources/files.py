@@ -119,10 +119,19 @@ def missing_path(
     path: bytes, error: Exception, named: str = "named", typed: bytes = b""
 ) -> Problem:
     """The problem of a path that a person named, and what says that nothing is there."""
-    reason = error.strerror if isinstance(error, OSError) else str(error).rpartition(": ")[2]
-    if has_typographic_quotes(typed) or (typed[:1] in (b"'", b'"') and typed[:1] == typed[-1:]):
-        reason = f"{reason}; write the path without quotes"
+    text = str(error).rpartition(": ")[2]
+    reason = (error.strerror or text) if isinstance(error, OSError) else text
+    if (hint := _hint_of_quotes(typed)) not in reason:
+        reason += hint
     return Problem(path, 0, f"{named}, but nothing of it is backed up: {reason}")
+
+
+def _hint_of_quotes(typed: bytes) -> str:
+    """What to do where a path does not exist because of the quotes around it; or ""."""
+    is_quoted = typed[:1] in (b"'", b'"') and typed[:1] == typed[-1:]
+    if not is_quoted and not has_typographic_quotes(typed):
+        return ""
+    return "; write the path without quotes"
 
 
 def settled_path(path: bytes, known: dict[bytes, bytes] | None = None) -> bytes:
@@ -148,7 +157,8 @@ def settled_path(path: bytes, known: dict[bytes, bytes] | None = None) -> bytes:
     except (OSError, ValueError) as error:
         shown = printable(path)
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise SourceError(f"cannot back up {shown}: {reason}") from error
+        hint = _hint_of_quotes(path)
+        raise SourceError(f"cannot back up {shown}: {reason}{hint}") from error
     return settled.strip(b"/")
 
 

@@ -64,6 +64,11 @@ def test_other_quotes_are_named(command, tree, tmp_path):
         "backup", "--files-from", str(listed), key_file=command.restore_key, exit_code=3
     )
     assert "without quotes" in ended.stderr
+    # Also where nothing else is named.
+    alone = tmp_path / "alone"
+    alone.write_text(f"\u201c{tree}\u201d\n", "utf-8")
+    ended = command.run("backup", "--files-from", str(alone), exit_code=4)
+    assert ended.stderr.count("without quotes") == 1
     words = ("backup", str(tree), "--exclude", quoted.format("*.tmp"))
     command.run(*words, key_file=command.restore_key, exit_code=2)
     (tree / quoted.format("name")).touch()
