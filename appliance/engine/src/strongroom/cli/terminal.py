@@ -248,6 +248,9 @@ class Terminal:
         except OSError as error:
             # The work is worth finishing even if nobody reads our messages.
             abandon(self.messages)
+            if not self.outlives_output:
+                # What others read, such as the archive of a dump, holds no message.
+                return
             text = f"standard error cannot be written ({error.strerror}); the work goes on"
             self.emit({"type": "warning", "message": text})
             self.line(f"strongroom: warning: {text}")
