@@ -33,7 +33,7 @@ Wanted = TypeVar("Wanted", bound=Message)
 class SimulatedAgent:
     """Connected and welcomed within its `with` block; `version`: of program and platform."""
 
-    def __init__(self, director: RunningDirector, name: str, version: str = "test") -> None:
+    def __init__(self, director: RunningDirector, name: str, version: str = "0.0.1") -> None:
         self._version = version
         self._director = director
         self._name = name

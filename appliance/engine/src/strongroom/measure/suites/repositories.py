@@ -13,6 +13,7 @@ from strongroom.measure.testbed.command import CommandError, measure
 from strongroom.measure.testbed.daemons import plain_environment
 from strongroom.measure.testbed.fresh_file_system import fresh_file_system
 from strongroom.measure.testbed.local import STRONGROOM, serial_seconds
+from strongroom.stores.local_place import RESERVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,7 +97,7 @@ class Fresh:
             found = measure(command, environment, self._folder, log)
         except CommandError as error:
             raise UsageError(f"nothing can be measured: {error}") from error
-        return taken_of(found, log, size_of(self._repository))
+        return taken_of(found, log, _stored_in(self._repository))
 
 
 def measure_ways(
@@ -143,3 +144,9 @@ def size_of(folder: Path) -> int:
         for parent, _, names in os.walk(folder)
         for name in names
     )
+
+
+def _stored_in(repository: Path) -> int:
+    """The bytes of a repository, without the space that ours reserves for a full disk."""
+    reserve = repository / os.fsdecode(RESERVE)
+    return size_of(repository) - (reserve.stat().st_size if reserve.exists() else 0)

@@ -140,7 +140,7 @@ def test_a_client_is_shown_as_connected_while_it_is(own_director, admin):
     with SimulatedAgent(own_director, "web1"):
         told = admin.get("/clients/web1").json()
         assert told["connected"]
-        assert told["version"] == "test"
+        assert told["version"] == "0.0.1"
         assert told["certificate_serial"] in ("", own_director.identity("web1", "agent").serial)
     own_director.wait_for(lambda: not admin.get("/clients/web1").json()["connected"])
 
