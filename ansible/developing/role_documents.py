@@ -213,7 +213,7 @@ def rows(options: dict[str, Any], prefix: str = "") -> list[str]:
     """The table's rows."""
     told = []
     for name, option in options.items():
-        default = "required" if option.get("required") else f"`{value(option.get('default'))}`"
+        default = "required" if option.get("required") else f"`{value(option.get('default'))}`".replace("|", "\\|")
         text = " ".join(markdown(part) for part in paragraphs(option["description"]))
         told.append(f"| `{prefix}{name}` | {described(option)} | {default} | {text}{remarks(option)} |")
         told += rows(option.get("options", {}), f"{prefix}{name}.")
