@@ -98,5 +98,5 @@ class Command:
         return {
             str(path.relative_to(self.repository)): (path.stat().st_ino, path.stat().st_size)
             for path in self.repository.rglob("*")
-            if path.is_file()
+            if path.is_file() and path.name != "reserve"
         }

@@ -191,7 +191,7 @@ def stored_objects(repository: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(repository)): path.read_bytes()
         for path in sorted(repository.rglob("*"))
-        if path.is_file() and "leases" not in path.parts
+        if path.is_file() and "leases" not in path.parts and path.name != "reserve"
     }
 
 

@@ -421,9 +421,11 @@ def test_the_bytes_of_a_copy_made_ahead_are_limited_and_its_faults_shared(tmp_pa
             taken.append(size_bytes)
 
     daemon = Daemon(tmp_path)
+    maker = daemon.peer(MAINTENANCE)
+    maker.prepare()
+    maker.close()
     faults = FaultStore(daemon.peer(MAINTENANCE, is_far=True), [Fault("put", "packs", 2, "error")])
     store = LimitedStore(faults, Counting())
-    store.prepare()
     try:
         connect_ahead(store, 1)
         store.put("packs", NAME, DATA)

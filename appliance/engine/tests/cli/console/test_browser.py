@@ -109,7 +109,7 @@ def test_one_walks_through_directories_as_in_a_file_manager(director):
             assert names(pilot) == ["etc/", "home/"]
             await press(pilot, "down", "enter")
             assert screen.folder == f"{tree}/home".encode()
-            assert names(pilot) == ["ann/", "\\xfe-not-utf8"]
+            assert names(pilot) == ["ann/", "people -> ann", "\\xfe-not-utf8"]
             await press(pilot, "enter")
             assert names(pilot) == ["Pictures/", "letter.odt"]
             await press(pilot, "l", "e")
@@ -198,7 +198,7 @@ def test_what_is_marked_is_restored_by_the_agent(director):
             await press(pilot, "space")
             await go_to(pilot, "home")
             await press(pilot, "down", "insert")
-            assert [row[0] for row in rows(pilot)] == [" ", "*"]
+            assert [row[0] for row in rows(pilot)] == [" ", "*", " "]
             assert "2 marked" in line(pilot, "#hint")
             await press(pilot, "backspace")
             assert [row[0] for row in rows(pilot)] == ["*", " "]
