@@ -75,6 +75,7 @@ class CertificateKeeper:
             self._woken.clear()
             try:
                 self._look()
+            # Without this thread nothing would renew the certificate until the next start.
             except Exception:
                 log.exception("the certificate cannot be kept, and this is tried again")
             self._woken.wait(_SOON_SECONDS if self._is_ended else _LOOK_SECONDS)
