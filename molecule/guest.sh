@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Virtual machines with a kernel of their own: guest.sh up NAME NUMBER SUITE, or guest.sh down NAME
+# Virtual machines with their own kernel: guest.sh up NAME NUMBER SUITE, or guest.sh down NAME
 #
 # For scenarios about the kernel and disks, beside host.sh and in the same laboratory: a guest is reached at 10.88.0.NUMBER.
 # Besides the disk of the system (virtio) it has an empty one of each kind: rotating, solid-state (SCSI) and NVMe. It works

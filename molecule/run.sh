@@ -2,8 +2,9 @@
 # Run scenarios on fresh hosts: run.sh [SCENARIO...], by default all. Needs root, mmdebstrap, systemd-container, iproute2.
 # Or a command of another kind in such a laboratory: run.sh --command PROGRAM [ARGUMENT...]
 #
-# The hosts and the Ansible that works on them have a network of their own, which nothing leaves. All of it is removed at the
-# end. COMMAND=converge leaves out the rest of the sequence, for development.
+# The hosts and the Ansible that works on them have their own network, which nothing leaves. All of it is removed at the
+# end. COMMAND=converge leaves out the rest of the sequence, for development. ANSIBLE_VENV names another environment with
+# Ansible and Molecule than .venv-ansible.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -42,12 +43,13 @@ ip netns add "$LABORATORY_NETWORK"
 ip -n "$LABORATORY_NETWORK" link set lo up
 ip -n "$LABORATORY_NETWORK" link add br0 type bridge
 ip -n "$LABORATORY_NETWORK" address add 10.88.0.1/24 dev br0
+ip -n "$LABORATORY_NETWORK" address add fd88::1/64 dev br0 nodad
 ip -n "$LABORATORY_NETWORK" link set br0 up
 
 # Connections are kept by address, and other laboratories have the same addresses.
 export ANSIBLE_SSH_CONTROL_PATH_DIR=$LABORATORY/cp
 export ANSIBLE_COLLECTIONS_PATH=$PWD/ansible/collections ANSIBLE_HOME=$LABORATORY/ansible
-export PATH=$PWD/.venv-ansible/bin:$PATH MOLECULE_EPHEMERAL_DIRECTORY MOLECULE_GLOB='molecule/*/molecule.yml'
+export PATH=${ANSIBLE_VENV:-$PWD/.venv-ansible}/bin:$PATH MOLECULE_EPHEMERAL_DIRECTORY MOLECULE_GLOB='molecule/*/molecule.yml'
 served=build/packages/apt
 if [ -d "$served" ]; then
     nsenter --net="/run/netns/$LABORATORY_NETWORK" \
@@ -63,7 +65,7 @@ for scenario in "${scenarios[@]}"; do
     MOLECULE_EPHEMERAL_DIRECTORY=$LABORATORY/ansible/$scenario
     mkdir -p "$MOLECULE_EPHEMERAL_DIRECTORY"
     began=$SECONDS
-    if [[ "$scenario" =~ ^(engine|fleet|measure|monitoring|site|upgrade)$ ]] && [ ! -d "$served" ]; then
+    if [[ "$scenario" =~ ^(bare|engine|fleet|measure|monitoring|one_file|site|upgrade)$ ]] && [ ! -d "$served" ]; then
         echo "the scenario $scenario needs packages: run make packages first" >&2
         failed+=("$scenario")
         continue

@@ -1,9 +1,11 @@
 """What Ansible costs a host: rolled out from nothing, run again unchanged, and retuned, over 1 to 16 hosts.
 
-    molecule/run.sh --command python molecule/speed.py [--hosts 16] [--repeats 3] [--into docs/measurements/fleet.md]
+    molecule/run.sh --command python molecule/speed.py [--hosts 16] [--repeats 3]
+        [--into appliance/engine/bench/results/fleet.md]
 
 `make bench-fleet` runs it. Hosts are containers of this machine, so they and Ansible share its processors; beside the
-time it says the processor time of both. The figures and the picture are written between the marks of the page.
+time it says the processor time of both. The figures and the picture are written between the marks of the page. With
+`--hosts 0` only the fleet is measured of which no one but the appliance is there, and only its table is written.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ LABORATORY = Path(os.environ["LABORATORY"])
 CGROUPS = Path("/sys/fs/cgroup/unified" if Path("/sys/fs/cgroup/unified").is_dir() else "/sys/fs/cgroup")
 FIRST_NUMBER = 101
 BEGIN, END = "<!-- figures: written by make bench-fleet -->\n", "<!-- end of figures -->\n"
+BEGIN_MANY, END_MANY = "<!-- many: written by make bench-fleet -->\n", "<!-- end of many -->\n"
 ESTIMATED_HOSTS = 1000
 
 
@@ -96,7 +99,7 @@ def hosts_cpu(hosts):
     return total
 
 
-def played(what, playbook, count, inventory, forks=50, hosts=None):
+def played(what, playbook, count, inventory, forks=50, hosts=None, pipelining=True):
     """Run a playbook, and measure it. hosts: those of the inventory that are not started here, as a limit."""
     started = ["vault", *(names(count) if hosts is None else [])]
     limit = ":".join(started) if hosts is None else hosts
@@ -106,6 +109,7 @@ def played(what, playbook, count, inventory, forks=50, hosts=None):
         "ANSIBLE_HOST_KEY_CHECKING": "false",
         "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(LABORATORY / "facts"),
         "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_PIPELINING": str(pipelining),
     }
     command = ["ansible-playbook", "-i", str(inventory), "--forks", str(forks), "--limit", limit]
     own, theirs, began = resource.getrusage(resource.RUSAGE_CHILDREN), hosts_cpu(started), time.monotonic()
@@ -141,8 +145,8 @@ def middle(runs):
     return sorted(runs, key=lambda one: one.seconds)[(len(runs) - 1) // 2]
 
 
-def measure(most, repeats, many):
-    """All runs."""
+def measure(most, repeats):
+    """All runs over hosts that are there."""
     folder = LABORATORY / "speed"
     folder.mkdir()
     found = []
@@ -168,29 +172,42 @@ def measure(most, repeats, many):
         found.append(middle(retunes))
     for forks in (1, 5, 20):
         found.append(played(f"unchanged, {forks} forks", "site.yml", most, folder, forks=forks))
-    found += measure_many(many)
     return found
 
 
+def make_appliance():
+    """The appliance alone, where no other host is measured."""
+    folder = LABORATORY / "alone"
+    folder.mkdir()
+    start("vault", FIRST_NUMBER)
+    write_inventory(folder, 0)
+    played("from nothing", "site.yml", 0, folder)
+
+
 def measure_many(count):
-    """Retunes of a fleet of which only the appliance is there: nobody else is to be reached."""
+    """Retunes of a fleet of which only the appliance is there: no one else is to be reached."""
     folder = LABORATORY / "many"
     folder.mkdir()
     found = []
     clients = [f"m{number:03}" for number in range(1, count + 1)]
-    for what, codec in (("", "auto"), ("unchanged, nobody visited", "auto"), ("one variable, nobody visited", "zstd3")):
+    for what, codec, pipelining in (
+        ("", "auto", True),
+        ("unchanged", "auto", True),
+        ("one variable", "zstd3", True),
+        ("one variable, without pipelining", "zstd9", False),
+    ):
         write_inventory(folder, 0)
         known = yaml.safe_load((folder / "hosts.yml").read_text())
         agents = known["all"]["children"]["agents"]
-        # Of networks for documentation: nobody answers there.
+        # Of networks for documentation: no one answers there.
         agents["hosts"] = {name: {"ansible_host": f"192.0.2.{place % 250 + 1}"} for place, name in enumerate(clients)}
         agents["vars"]["strongroom_compression"] = codec
         (folder / "hosts.yml").write_text(yaml.safe_dump(known))
         if not what:
-            played("prime", HERE / "prime.yml", count, folder, hosts="all")
+            played("unchanged: prime", HERE / "prime.yml", count, folder, hosts="all")
             played("first retune", "retune.yml", count, folder, hosts="all", forks=20)
             continue
-        found.append(played(what, "retune.yml", count, folder, hosts="all", forks=20))
+        found.append(played(what, "retune.yml", count, folder, hosts="all", forks=20, pipelining=pipelining))
     return found
 
 
@@ -249,7 +266,7 @@ def picture(found):
 
 
 def figures(found, image):
-    """What stands on the page."""
+    """What is on the page."""
     lines = [
         "| run | clients | time | a host | processor time of Ansible | of all hosts | load of the machine |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -272,6 +289,29 @@ def figures(found, image):
     return "\n".join([*lines, ""])
 
 
+def figures_of_many(found):
+    """The table of the fleet that is tuned at the appliance alone."""
+    core = subprocess.run(["ansible", "--version"], check=True, capture_output=True, text=True).stdout
+    lines = [
+        f"With ansible-core {re.search('core ([0-9.]+)', core)[1]} and `--forks 20`:",
+        "",
+        "| retune | clients | time | a client | processor time of Ansible | of the appliance | load of the machine |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for one in found:
+        lines.append(
+            f"| {one.what} | {one.hosts} | {one.seconds:.1f} s | {one.seconds / one.hosts:.2f} s "
+            f"| {one.controller_cpu:.1f} s | {one.hosts_cpu:.1f} s | {one.load:.1f} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def put(page, begin, end, text):
+    """The page with other text between two marks."""
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
+
+
 def main():
     """Run as a program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -284,17 +324,21 @@ def main():
     chosen = parser.parse_args()
     if shutil.disk_usage(LABORATORY).free < chosen.hosts << 28:
         sys.exit(f"{LABORATORY} has no room for {chosen.hosts} hosts")
-    found = measure(chosen.hosts, chosen.repeats, chosen.many)
-    (PROJECT / "build/fleet-speed.json").write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
+    found = measure(chosen.hosts, chosen.repeats) if chosen.hosts else make_appliance() or []
+    many = measure_many(chosen.many) if chosen.many else []
+    told = [asdict(one) for one in found + many]
+    (PROJECT / "build/fleet-speed.json").write_text(json.dumps(told, indent=1) + "\n")
     if chosen.into is None:
-        print(figures(found, "fleet.svg"))
+        print("\n".join(([figures(found, "fleet.svg")] if found else []) + ([figures_of_many(many)] if many else [])))
         return
     page = chosen.into.read_text()
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    image = chosen.into.with_suffix(".svg")
-    image.write_text(picture(found))
-    chosen.into.write_text(f"{before}{BEGIN}\n{figures(found, image.name)}\n{END}{after}")
+    if found:
+        image = chosen.into.with_suffix(".svg")
+        image.write_text(picture(found))
+        page = put(page, BEGIN, END, figures(found, image.name))
+    if many:
+        page = put(page, BEGIN_MANY, END_MANY, figures_of_many(many))
+    chosen.into.write_text(page)
 
 
 main()

@@ -27,7 +27,7 @@ command -v curl > /dev/null || fail "curl is missing: apt-get install curl"
 compgen -G "$packages/strongroom-director_*~deb13_*.deb" > /dev/null ||
     fail "$packages has no packages for Debian 13: make packages SUITES=trixie, or set PACKAGES"
 if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
-    SOURCE_DATE_EPOCH=$(git -C "$project" log -1 --format=%ct) || fail "this is no clone; set SOURCE_DATE_EPOCH"
+    SOURCE_DATE_EPOCH=$(git -C "$project" log -1 --format=%ct) || fail "this is not a clone; set SOURCE_DATE_EPOCH"
 fi
 export SOURCE_DATE_EPOCH STRONGROOM_IMAGE_FOLDER=$build
 mkdir -p "$build"
@@ -61,15 +61,15 @@ provision_by_packer() {
     mv "$boot/disk/appliance.qcow2" "$build/results.part/disk"
 }
 
-# Without a key of its own it is made, and kept beside the results. Whoever loses it can update no appliance.
+# Without its own key it is made, and kept beside the results. Anyone who loses it can update no appliance.
 key=${UPDATE_KEY:-$build/update-key.pem}
 if [ ! -e "$key" ] && [ -z "${UPDATE_KEY:-}" ]; then
     say "making a key that signs updates: $key"
     (umask 0077 && openssl genpkey -algorithm ed25519 -out "$key.part" && mv "$key.part" "$key")
 fi
 export UPDATE_PUBLIC_KEY=$build/update-key.pub.pem
-openssl pkey -in "$key" -pubout -out "$UPDATE_PUBLIC_KEY" || fail "$key is no private key"
-grep -q 'ED25519' <<< "$(openssl pkey -in "$key" -noout -text)" || fail "$key is no Ed25519 key: openssl genpkey -algorithm ed25519"
+openssl pkey -in "$key" -pubout -out "$UPDATE_PUBLIC_KEY" || fail "$key is not a private key"
+grep -q 'ED25519' <<< "$(openssl pkey -in "$key" -noout -text)" || fail "$key is not an Ed25519 key: openssl genpkey -algorithm ed25519"
 
 base=$("$here/base/base_root.sh" "$packages")
 rm -rf "$build/results.part"

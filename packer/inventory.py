@@ -52,8 +52,10 @@ def python_packages(folder: Path) -> list[Component]:
     return sorted(set(found), key=lambda one: one.name.lower())
 
 
-def bill_of_materials(name: str, version: str, time: datetime, components: list[Component]) -> dict[str, Any]:
-    """A CycloneDX document; the same components give the same one."""
+def bill_of_materials(
+    name: str, version: str, time: datetime, components: list[Component], kind: str = "operating-system"
+) -> dict[str, Any]:
+    """A CycloneDX document of a product of that kind; the same components give the same one."""
     entries = []
     for one in components:
         entry: dict[str, Any] = {
@@ -74,7 +76,7 @@ def bill_of_materials(name: str, version: str, time: datetime, components: list[
         "version": 1,
         "metadata": {
             "timestamp": time.isoformat(),
-            "component": {"type": "operating-system", "bom-ref": name, "name": name, "version": version},
+            "component": {"type": kind, "bom-ref": name, "name": name, "version": version},
         },
         "components": entries,
     }

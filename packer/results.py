@@ -67,7 +67,7 @@ def write_ova(disk: Path, target: Path, name: str, capacity: int) -> None:
 
 
 def without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """The same file of nobody in particular."""
+    """The same file of no one in particular."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mode = 0o644

@@ -2,7 +2,7 @@
 
 update_file.py ROOT KEY.pem TARGET --image ID --version V: ROOT is compressed, its digest put into a manifest, and the
 manifest signed by the Ed25519 key. Needs openssl and zstd. What the appliance makes of the file is in
-strongroom.appliance.updates.
+strongroom_appliance.updates.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 
 def signature(manifest: bytes, key: Path, work: Path) -> bytes:
     """Sign by openssl, which asks for the passphrase of a key that has one."""
-    said, signed = work / "manifest.json", work / "manifest.sig"
-    said.write_bytes(manifest)
-    command: list[str | Path] = ["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", key, "-in", said, "-out", signed]
+    text, signed = work / "manifest.json", work / "manifest.sig"
+    text.write_bytes(manifest)
+    command: list[str | Path] = ["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", key, "-in", text, "-out", signed]
     subprocess.run(command, check=True)
     return signed.read_bytes()
 
@@ -30,8 +30,8 @@ def write_update(root: Path, key: Path, target: Path, image: str, version: str, 
     """Write it; the same root, key and words give the same bytes."""
     with root.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    said = {"type": "strongroom-update", "version": version, "image": image}
-    manifest = json.dumps({**said, "bytes": root.stat().st_size, "sha256": digest}, indent=1).encode() + b"\n"
+    manifest_file = {"type": "strongroom-update", "version": version, "image": image}
+    manifest = json.dumps({**manifest_file, "bytes": root.stat().st_size, "sha256": digest}, indent=1).encode() + b"\n"
     with tempfile.TemporaryDirectory(dir=target.resolve().parent) as folder:
         work = Path(folder)
         packed = work / "root.zst"
@@ -47,7 +47,7 @@ def write_update(root: Path, key: Path, target: Path, image: str, version: str, 
 
 
 def member(name: str, size: int) -> tarfile.TarInfo:
-    """The head of a file of nobody in particular."""
+    """The head of a file of no one in particular."""
     made = tarfile.TarInfo(name)
     made.size = size
     return made
@@ -62,8 +62,8 @@ def main() -> None:
     parser.add_argument("--image", required=True)
     parser.add_argument("--version", required=True)
     parser.add_argument("--level", type=int, default=10, help="of zstd")
-    said = parser.parse_args()
-    write_update(said.root, said.key, said.target, said.image, said.version, said.level)
+    arguments = parser.parse_args()
+    write_update(arguments.root, arguments.key, arguments.target, arguments.image, arguments.version, arguments.level)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ MEMORY_MIB = 2048
 
 
 def item(number: int, kind: int, name: str, **more: str) -> str:
-    """A piece of virtual hardware; its elements stand in the order of the alphabet, as the schema wants."""
+    """A piece of virtual hardware; its elements are in the order of the alphabet, as the schema wants."""
     fields = {"ElementName": name, "InstanceID": str(number), "ResourceType": str(kind), **more}
     text = "".join(f"<rasd:{field}>{escape(value)}</rasd:{field}>" for field, value in sorted(fields.items()))
     return f"      <Item>{text}</Item>"

@@ -47,11 +47,11 @@ def documents(kind: str) -> dict[str, dict[str, Any]]:
     folder, found = PROJECT / "plugins" / kind, {}
     for path in sorted(folder.iterdir()):
         if path.suffix == ".yml":
-            told = yaml.safe_load(path.read_text())
+            fields = yaml.safe_load(path.read_text())
             found[path.stem] = {
-                "about": told["DOCUMENTATION"],
-                "examples": told["EXAMPLES"],
-                "returned": told["RETURN"],
+                "about": fields["DOCUMENTATION"],
+                "examples": fields["EXAMPLES"],
+                "returned": fields["RETURN"],
             }
         elif path.suffix == ".py":
             texts = assigned(path)
@@ -100,28 +100,28 @@ def options_table(options: dict[str, Any]) -> str:
 def returned_rows(returned: dict[str, Any], prefix: str = "") -> list[str]:
     """Rows of a table of returned values."""
     rows = []
-    for name, told in returned.items():
-        when = told.get("returned", "")
-        rows.append(f"| `{prefix}{name}` | {told.get('type', '')} | {when} | {prose(told['description'])} |")
-        rows += returned_rows(told.get("contains", {}), f"{prefix}{name}.")
+    for name, fields in returned.items():
+        when = fields.get("returned", "")
+        rows.append(f"| `{prefix}{name}` | {fields.get('type', '')} | {when} | {prose(fields['description'])} |")
+        rows += returned_rows(fields.get("contains", {}), f"{prefix}{name}.")
     return rows
 
 
 def attributes(about: dict[str, Any]) -> list[str]:
     """What check and diff mode do."""
     names = {"check_mode": "Check mode", "diff_mode": "Diff mode"}
-    return [f"{names[name]}: {prose(told['description'])}" for name, told in about.get("attributes", {}).items()]
+    return [f"{names[name]}: {prose(fields['description'])}" for name, fields in about.get("attributes", {}).items()]
 
 
 def fragments_of(about: dict[str, Any]) -> list[str]:
     """What further options there are."""
     named = about.get("extends_documentation_fragment", [])
-    told = [ELSEWHERE[name] for name in named if name in ELSEWHERE]
+    fields = [ELSEWHERE[name] for name in named if name in ELSEWHERE]
     if OWN + "director" in named:
-        told.append("those [of every module that asks a director](#options-of-what-asks-a-director)")
+        fields.append("those [of every module that asks a director](#options-of-what-asks-a-director)")
     if OWN + "director.run" in named:
-        told.append("those [of every module that waits for a run](#options-of-what-waits-for-a-run)")
-    return [f"Further options: {', and '.join(told)}."] if told else []
+        fields.append("those [of every module that waits for a run](#options-of-what-waits-for-a-run)")
+    return [f"Further options: {', and '.join(fields)}."] if fields else []
 
 
 def section(name: str, document: dict[str, Any]) -> list[str]:

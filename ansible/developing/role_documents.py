@@ -3,7 +3,7 @@
 These are the roles' argument specs, defaults and READMEs, the reference of the inventory, and the JSON schema of
 inventories for editors.
 
-The engine's knobs in it are written first, from the engine's own table.
+The engine's knobs in it are written first, from the engine's own table; so is meta/directives.yml.
 
     role_documents.py [--check]
 
@@ -27,7 +27,7 @@ KNOBS = "      # Knobs of the engine, made from its table by `make roles`.\n"
 END_OF_KNOBS = "      # End of the knobs.\n"
 TABLE = PROJECT / "meta/variables.yml"
 # Columns of the table that argument specs of Ansible do not have.
-OWN_COLUMNS = ("minimum", "maximum", "form", "sets", "in_force", "travels")
+OWN_COLUMNS = ("minimum", "maximum", "form", "sets", "in_force", "travels", "holds")
 
 
 class OnOneLine(list):
@@ -48,9 +48,9 @@ SpecsDumper.add_representer(
 
 
 def knob_specs() -> str:
-    """The options of the engine's knobs, as they stand in the table."""
+    """The options of the engine's knobs, as they are in the table."""
     sys.path.insert(0, str(PROJECT / "appliance/engine/src"))
-    from strongroom.knobs.document import role_arguments
+    from strongroom.engine.knobs.document import role_arguments
 
     arguments = role_arguments()
     for argument in arguments.values():
@@ -65,6 +65,31 @@ def with_knobs(text: str) -> str:
     before, _, rest = text.partition(KNOBS)
     _, _, after = rest.partition(END_OF_KNOBS)
     return before + KNOBS + knob_specs() + END_OF_KNOBS + after
+
+
+def directives() -> str:
+    """What free dictionaries of variables may hold: resource or block -> kind of value -> directives."""
+    sys.path.insert(0, str(PROJECT / "appliance/engine/src"))
+    from strongroom.config.table.schema import schema
+    from strongroom.config.table.types import OPTION_KEYWORDS, OWN_KEYWORDS
+
+    resources, blocks = schema().components["director"].resources, schema().blocks
+    found: dict[str, dict[str, Any]] = {}
+    for place in (resources["jobdefs"], resources["messages"], blocks["Options"], blocks["Notify"]):
+        kinds = found[place.name] = {}
+        for spec in place.directives:
+            words = spec.kind.words
+            if spec.type == "OPTION":
+                words = (*OPTION_KEYWORDS.get(spec.name, ()), *OWN_KEYWORDS.get(spec.name, ()))
+            kind = spec.kind.value if spec.kind.value in ("number", "boolean", "duration", "speed") else "text"
+            if words:
+                kinds.setdefault("words", {})[spec.shown_name] = OnOneLine(words)
+            else:
+                kinds.setdefault(kind, OnOneLine()).extend([spec.shown_name, *spec.aliases])
+    dumped = yaml.dump(found, Dumper=SpecsDumper, sort_keys=False, width=LINE - 10)
+    return (
+        "# Made from the engine's table of directives by `make roles`.\n# yamllint disable rule:indentation\n" + dumped
+    )
 
 
 def argument_specs(role: Path, main: dict[str, Any]) -> str:
@@ -113,7 +138,7 @@ def schema(specs: dict[Path, dict[str, Any]]) -> str:
 
 
 def value_schema(option: dict[str, Any]) -> dict[str, Any]:
-    """The schema of one variable, with its description. A template may stand for any value."""
+    """The schema of one variable, with its description. A template may mean any value."""
     text = plain(" ".join(paragraphs(option["description"])))
     return {"description": text, "anyOf": [{"$ref": "#/$defs/template"}, bare_schema(option, option["type"])]}
 
@@ -211,13 +236,13 @@ def remarks(option: dict[str, Any]) -> str:
 
 def rows(options: dict[str, Any], prefix: str = "") -> list[str]:
     """The table's rows."""
-    told = []
+    table_rows = []
     for name, option in options.items():
         default = "required" if option.get("required") else f"`{value(option.get('default'))}`".replace("|", "\\|")
         text = " ".join(markdown(part) for part in paragraphs(option["description"]))
-        told.append(f"| `{prefix}{name}` | {described(option)} | {default} | {text}{remarks(option)} |")
-        told += rows(option.get("options", {}), f"{prefix}{name}.")
-    return told
+        table_rows.append(f"| `{prefix}{name}` | {described(option)} | {default} | {text}{remarks(option)} |")
+        table_rows += rows(option.get("options", {}), f"{prefix}{name}.")
+    return table_rows
 
 
 def table(main: dict[str, Any]) -> str:
@@ -251,7 +276,7 @@ def reference(specs: dict[Path, dict[str, Any]]) -> str:
         "# Inventory",
         "*For administrators who write the inventory of a fleet.*",
         "Variables of the roles, for `group_vars` and `host_vars`. `ansible-playbook validate.yml` checks all of "
-        "them, and every playbook does so before it reaches a host. [Prepare the hosts](../guides/prepare-hosts.md) "
+        "them, and every playbook does so before it reaches a host. [Ansible](../guides/ansible.md) "
         "shows how they are used. For editors that know JSON schemas there is `ansible/inventory.schema.json`.",
         "<!-- Made from meta/variables.yml by `make roles`; changes here are lost. -->",
     ]
@@ -271,6 +296,7 @@ def main() -> int:
     roles = yaml.safe_load(wanted)["roles"]
     specs = {PROJECT / "roles" / name: main for name, main in roles.items()}
     texts = {
+        PROJECT / "meta/directives.yml": directives(),
         PROJECT / "docs/reference/inventory.md": reference(specs),
         PROJECT / "ansible/inventory.schema.json": schema(specs),
     }

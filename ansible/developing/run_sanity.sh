@@ -11,7 +11,7 @@ content=$folder/ansible_collections/strongroom/backup
 mkdir -p "$content"
 tar --create --directory "$project" --exclude=__pycache__ \
     galaxy.yml README.md CHANGELOG.md LICENSE meta plugins roles tests/unit tests/sanity | tar --extract --directory "$content"
-# ansible-test loads pip from a host of its own; here pip comes from the package index, as all the rest does.
+# ansible-test loads pip from its own host; here pip comes from the package index, as all the rest does.
 export HOME=$folder/home
 mkdir -p "$HOME/.ansible/test/cache"
 cat > "$HOME/.ansible/test/cache/get_pip_24_2.py" << 'EOS'

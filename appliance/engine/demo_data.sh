@@ -25,9 +25,9 @@ pick_folder() {
 # Where there is nothing to compare, nothing would be shown.
 require_files() {
     local files bytes
-    [ -d "$1" ] || fail "$1 is no folder"
+    [ -d "$1" ] || fail "$1 is not a folder"
     read -r files bytes < <(files_and_bytes "$1")
-    [ "$files" -gt 0 ] || fail "$1 has no files that can be read, so there is nothing to show; name another folder"
+    [ "$files" -gt 0 ] || fail "$1 has no files that can be read, so there is nothing to show; choose another folder"
 }
 
 # Compare every byte of two trees, and say how many that were. A user who may not read some files

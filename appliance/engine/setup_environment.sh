@@ -45,5 +45,5 @@ fi
 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
     -r "$here/requirements.lock"
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-    -e "$here"
+    -e "$here" -e "$here/bench" -e "$here/../program"
 "$venv/bin/strongroom" --version

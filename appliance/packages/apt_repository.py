@@ -5,18 +5,18 @@
                       [--key KEY] [--key-folder FOLDER]
 
 FOLDER is made beside its place and put there when it is complete: `pool`, `dists/SUITE`, and
-`strongroom.asc`, the public key that apt is told to trust. Any web server can serve it as it is.
-The same packages and time give the same indexes; only signatures differ, and when the files were
-written, by which web servers tell apt what is new.
+`strongroom.asc`, the public key that apt is to trust. Any web server can serve it as it is.
+The same packages, time and key give the same bytes; only when the files were written differs, by
+which web servers tell apt what is new.
 
 --keep says how many versions a suite has at most. Versions that FOLDER had before stay, the
 newest first, so that machines can return to them; a version that is given again is replaced, and a
 suite that is not given stays. The date of a suite never goes back: apt ignores indexes that are
 older than those it has.
 
---key names a secret key in the keyring of whoever runs this. Without it, a key is made once, with
-no passphrase, and kept in --key-folder: whoever has that folder can sign packages that every agent
-installs. Needs gpg and dpkg-deb, and nothing of the engine.
+--key names a secret key in the keyring of the current user. Without it, a key is made once, with
+no passphrase, and kept in --key-folder: anyone who has that folder can sign packages that every
+agent installs. Needs gpg and dpkg-deb, and nothing of the engine.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class Signer:
         except RepositoryError as error:
             raise RepositoryError(f"no secret key {key}: {error}") from error
         lines = (line.split(":") for line in listed.splitlines())
-        self.fingerprint = next(fields[9] for fields in lines if fields[0] == "fpr")
+        found = list(lines)
+        self.fingerprint = next(fields[9] for fields in found if fields[0] == "fpr")
+        self._made = next(int(fields[5]) for fields in found if fields[0] == "sec")
 
     @classmethod
     def given(cls, key: str | None) -> Signer | None:
@@ -104,12 +106,16 @@ class Signer:
         return cls(name, folder)
 
     def public_key(self) -> bytes:
-        """What apt is told to trust."""
+        """What apt is to trust."""
         return self._gpg("--armor", "--export", self.fingerprint)
 
-    def sign(self, *how: str, text: bytes) -> bytes:
-        """The text signed: `how` is --clear-sign, or --armor --detach-sign."""
+    def sign(self, *how: str, text: bytes, time: int) -> bytes:
+        """The text signed: `how` is --clear-sign, or --armor --detach-sign.
+
+        The signature is of `time`, as the text is, but never older than its key.
+        """
         signing = ("--local-user", self.fingerprint, "--digest-algo", "SHA512", *how)
+        signing = ("--faked-system-time", f"{max(time, self._made)}!", *signing)
         return self._gpg(*signing, text=text)
 
     def end(self) -> None:
@@ -236,8 +242,10 @@ def _make_suite(folder: Path, suite: str, packages: list[Path], time: int, signe
         )
     ).encode()
     (dist / "Release").write_bytes(release)
-    (dist / "Release.gpg").write_bytes(signer.sign("--armor", "--detach-sign", text=release))
-    (dist / "InRelease").write_bytes(signer.sign("--clear-sign", text=release))
+    (dist / "Release.gpg").write_bytes(
+        signer.sign("--armor", "--detach-sign", text=release, time=time)
+    )
+    (dist / "InRelease").write_bytes(signer.sign("--clear-sign", text=release, time=time))
 
 
 def _run(*words: str, text: bytes = b"") -> bytes:
@@ -246,8 +254,8 @@ def _run(*words: str, text: bytes = b"") -> bytes:
     except FileNotFoundError as error:
         raise RepositoryError(f"{words[0]} is missing; install it") from error
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").split("\n")
-        raise RepositoryError("; ".join(line for line in said if line) or f"{words[0]} failed")
+        messages = done.stderr.decode(errors="replace").split("\n")
+        raise RepositoryError("; ".join(line for line in messages if line) or f"{words[0]} failed")
     return done.stdout
 
 

@@ -33,11 +33,11 @@ flock --nonblock 9 || fail 98 "the packages of $suite are being built already"
 
 if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
     SOURCE_DATE_EPOCH=$(git -C "$project" log -1 --format=%ct) ||
-        fail 98 "this is no clone; set SOURCE_DATE_EPOCH to the time of the packages"
+        fail 98 "this is not a clone; set SOURCE_DATE_EPOCH to the time of the packages"
 fi
 export SOURCE_DATE_EPOCH
 [ -z "${MAINTAINER:-}" ] || [[ "$MAINTAINER" =~ ^[^\<\>,@]+\ \<[^\<\>,@\ ]+@[^\<\>,@\ ]+\>$ ]] ||
-    fail 98 "MAINTAINER is no name with an address: write it as 'Jo Doe <jo@example.org>'"
+    fail 98 "MAINTAINER is not a name with an address: write it as 'Jo Doe <jo@example.org>'"
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' "$engine/pyproject.toml")-$revision~$release
 
 make_root() {
@@ -78,7 +78,8 @@ rm -rf "$root/build"
 mkdir -p "$source/engine" "$source/packages"
 git -C "$project" ls-files -z --cached --others --exclude-standard \
     CHANGELOG.md appliance/packages appliance/systemd appliance/apparmor appliance/engine/src \
-    appliance/engine/build_backend appliance/engine/pyproject.toml 'appliance/engine/*.lock' |
+    appliance/engine/build_backend appliance/engine/pyproject.toml 'appliance/engine/*.lock' \
+    appliance/program/src appliance/program/pyproject.toml |
     tar -C "$project" --null --files-from=- --ignore-failed-read -cf - |
     tar -C "$source" --no-same-owner --transform='s,^appliance/,,' -xf -
 mv "$source/packages/debian" "$source/debian"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Make the environment that the packages contain: make_environment.sh FOLDER
 #
-# Runs in a root of the suite, in the source of the packages: it takes engine/ and wheels/ beside it.
-# Nothing but the libraries of requirements-runtime.lock, each checked against its hash, and the
-# engine; no pip, and no programs but ours and python.
+# Runs in a root of the suite, in the source of the packages: it takes engine/, program/ and wheels/
+# beside it.
+# Nothing but the libraries of requirements-runtime.lock, each checked against its hash, the
+# engine and the program of the appliance; no pip, and no programs but ours and python.
 set -euo pipefail
 
 folder=$1
@@ -24,10 +25,14 @@ python3 -m venv --without-pip "$folder"
     --find-links wheels -r libraries.lock
 # The manual pages in the engine's wheel are made by its commands, which need the libraries.
 PYTHONPATH=$(echo "$folder"/lib/python3*/site-packages) "${pip[@]}" wheel --quiet --no-index --no-deps \
-    --no-build-isolation --wheel-dir engine-wheel ./engine
-"${pip[@]}" --python "$folder/bin/python" "${install[@]}" --no-deps --find-links engine-wheel strongroom
+    --no-build-isolation --wheel-dir our-wheels ./engine ./program
+"${pip[@]}" --python "$folder/bin/python" "${install[@]}" --no-deps --find-links our-wheels \
+    strongroom strongroom-appliance
 
 find "$folder/bin" -mindepth 1 ! -name 'python*' ! -name 'strongroom*' -delete
 find "$folder" -name direct_url.json -delete
+# It brings the description of every service of Amazon, 25 MB.
+find "$folder"/lib/python3*/site-packages/botocore/data -mindepth 1 -maxdepth 1 -type d \
+    ! -name s3 ! -name sts ! -name sso ! -name sso-oidc -exec rm -rf {} +
 # The packages have manual pages and completions where Debian looks for them.
 rm -rf "$folder/include" "$folder/share" "$folder/.gitignore"

@@ -6,7 +6,7 @@
 The connection is standard input: systemd accepts it and starts this program for it, in a sandbox
 that shows it nothing but FOLDER (strongroom-packages.socket, strongroom-packages@.service). It only
 reads. A path is answered when it names a regular file whose real place is inside FOLDER; folders
-are not listed. Whoever asks for nothing for a minute is left.
+are not listed. Anyone who asks for nothing for a minute is left.
 
 Runs with Debian's python3 and nothing of the engine, which an upgrade can so replace meanwhile.
 """
@@ -106,7 +106,7 @@ def opened(folder: Path, path: str) -> BinaryIO:
         real = (folder / named[1:]).resolve(strict=True)
         if not real.is_relative_to(folder):
             raise NoFileError
-        # Its last part is no link any more, and a FIFO would wait for ever.
+        # Its last part is no longer a link, and a FIFO would wait forever.
         descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, RuntimeError, ValueError) as error:
         raise NoFileError from error

@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class ByGroup(LoadScopeScheduling):
-    """Whoever has nothing to do takes the next group."""
+    """Anyone who has nothing to do takes the next group."""
 
     def _split_scope(self, nodeid: str) -> str:
         return str(place_of(nodeid)[0])

@@ -25,7 +25,7 @@ agents: {{tokens: [{{group: servers}}]}}
 updates: {{source: "http://{outside}:8000/good.update"}}
 """
 # A broken root is known to be one in less than the quarter of an hour that it has.
-JUDGEMENT = "[Service]\nExecStart=\nExecStart=/usr/sbin/strongroom-installer confirm --within 600\n"
+JUDGEMENT = "[Service]\nExecStart=\nExecStart=/usr/sbin/strongroom-appliance confirm --within 600\n"
 # What must survive everything.
 KEPT = {
     "machine id": "cat /etc/machine-id",
@@ -52,7 +52,7 @@ class Life:
         given = {"strongroom.answers": answers, "systemd.unit-dropin.strongroom-trial.service": JUDGEMENT}
         machine.run_outside(sys.executable, HERE / "time_server.py", OUTSIDE)
         machine.start_by_firmware("bios", key=self.public, given=given)
-        machine.wait_for_console("this machine is set up|strongroom-firstboot.*error")
+        machine.wait_for_console("this machine is set up|strongroom-appliance.*error")
         self.restarted()
         self.does("echo mine > /etc/kept; echo mine > /var/lib/kept; sync")
         self.before = self.kept()
@@ -66,7 +66,7 @@ class Life:
     def updates(self, place: str) -> str:
         """Write an update and restart, which may end the connection before the answer; the root that is good now."""
         good = str(self.slots()["running"])
-        done = self.machine.ssh(self.key, f"strongroom-installer update {place} --restart")
+        done = self.machine.ssh(self.key, f"strongroom-appliance update {place} --restart")
         assert done.stdout.endswith("restarts\n"), (done.returncode, done.stdout, done.stderr)
         return good
 
@@ -91,8 +91,8 @@ class Life:
         return {name: text.strip() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
     def slots(self) -> dict[str, object]:
-        """What `strongroom-installer slots` says."""
-        found: dict[str, object] = json.loads(self.does("strongroom-installer slots --json"))
+        """What `strongroom-appliance slots` says."""
+        found: dict[str, object] = json.loads(self.does("strongroom-appliance slots --json"))
         return found
 
     def settled(self) -> dict[str, object]:

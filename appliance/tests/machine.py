@@ -1,7 +1,7 @@
 """A virtual machine that starts from the image, and what it says.
 
-The image itself is never changed: a machine has a disk of differences. It runs in a network namespace of its
-own, where `scan` and `ssh` are the outside. systemd takes one more unit from the hypervisor (SMBIOS), which
+The image itself is never changed: a machine has a disk of differences. It runs in its own network
+namespace, where `scan` and `ssh` are the outside. systemd takes one more unit from the hypervisor (SMBIOS), which
 reports over a serial port how the machine sees itself; nothing in the image is there for tests.
 """
 
@@ -41,8 +41,8 @@ COMMAND_LINE = (
     "root=PARTLABEL=strongroom-a ro strongroom.slot=a rootfstype=ext4 console=ttyS0,115200 panic=30 "
     "systemd.gpt_auto=no apparmor=1 audit=1 audit_backlog_limit=8192 slab_nomerge"
 )
-# The address of whoever is outside, in the network of the machine's first card; and the one at which molecule/host.sh
-# lets hosts look for their way out.
+# The address of anyone who is outside, in the network of the machine's first card; and the one at which
+# molecule/host.sh lets hosts look for their way out.
 OUTSIDE = "192.0.2.1"
 OUTSIDE_OF_HOSTS = "10.88.0.1"
 _numbers = itertools.count(1)

@@ -1,4 +1,4 @@
-"""What the image holds when nobody has started it: no secret, no identity, nothing of whoever built it."""
+"""What the image holds when no one has started it: no secret, no identity, nothing of anyone who built it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`site.yml` takes over an appliance from outside, a client joins it, and backups outlast a power cut.
+"""`site.yml` takes over an appliance from outside, a client joins it, and backups survive a power cut.
 
 The tests follow each other. The client is a container and has this host's kernel, which may not have TLS; so it is the
 appliance's kernel that is asked, at the other end of the same connection, whether it decrypted what was backed up and
@@ -102,7 +102,7 @@ def test_a_power_cut_in_the_middle_of_a_backup_damages_nothing_and_it_resumes(fl
     while any(one["state"] not in ENDED for one in fleet.runs()):
         assert time.monotonic() < end + PATIENCE_SECONDS, fleet.runs()
         time.sleep(5)
-    # It went on by itself, and the next one finds its work done.
+    # It continued by itself, and the next one finds its work done.
     assert [one["state"] for one in fleet.runs("--job slowly")] == ["done"], fleet.runs()
     fleet.life.does("HOME=/root strongroom run slowly --watch")
     # What was stored before the cut was not sent again.

@@ -103,7 +103,7 @@ def test_started_live_it_is_the_appliance_and_says_that_nothing_stays(live):
     assert len(found["machine-id"][0]) == 32
     mounts = {line.split()[0]: line.split() for line in found["mounts"]}
     assert mounts["/"][2] == "overlay"
-    assert any("Started live: what is set up here is gone" in line for line in found["console"])
+    assert any("Started live: the setup is lost" in line for line in found["console"])
 
 
 def test_started_live_it_writes_to_no_disk(live):
@@ -122,7 +122,7 @@ def answers_on(way, text, iso, folder):
             file.truncate(8 << 20)
         subprocess.run(["mkfs.ext4", "-q", "-L", "STRONGROOM", "-d", folder / "answers", stick], check=True)
         return iso, stick
-    # As docs/guides/image.md says.
+    # As docs/guides/appliance.md says.
     work = PROJECT / "build/image" / f"test-{folder.name}"
     shutil.copytree(folder / "answers", work)
     shutil.copy(iso, work / "in.iso")
@@ -136,7 +136,7 @@ def answers_on(way, text, iso, folder):
 
 @pytest.fixture(scope="session", params=list(WAYS))
 def installed(new_machine, iso, key, tmp_path_factory, request):
-    """A machine that was installed by nobody, from its first start on."""
+    """A machine that was installed by no one, from its first start on."""
     kind, way, where = WAYS[request.param]
     public = key.with_suffix(".pub").read_text().strip()
     text = ANSWERS.format(name=f"vault-{request.param}", key=public, where=where)
@@ -148,7 +148,7 @@ def installed(new_machine, iso, key, tmp_path_factory, request):
     machine.start_by_firmware(request.param, key=public)
     found = machine.look()
     found["console"] = machine.wait_for_console("Enter opens the menu|Enter: log in").splitlines()
-    found["state-of-setup"] = machine.ssh(key, "strongroom-installer state --json").stdout.splitlines()
+    found["state-of-setup"] = machine.ssh(key, "strongroom-appliance state --json").stdout.splitlines()
     boot = "mkdir -p /run/boot && mount -o ro /dev/disk/by-partlabel/strongroom-boot /run/boot && ls /run/boot"
     found["boot-partition"] = machine.ssh(key, boot).stdout.split()
     machine.kill()

@@ -1,4 +1,4 @@
-"""One appliance from its first start on: set up by an answer file, looked at, restarted.
+"""One appliance from its first start on: set up by an answer file, checked, restarted.
 
 The tests follow each other.
 """
@@ -12,7 +12,7 @@ MB = 1_000_000
 
 
 def test_an_answer_file_sets_the_appliance_up(life):
-    state = json.loads(life.does("strongroom-installer state --json"))
+    state = json.loads(life.does("strongroom-appliance state --json"))
     assert state["is_ready"], state
     assert {step["result"] for step in state["steps"].values()} == {"done"}
     life.does("systemctl is-system-running --wait > /dev/null; true")
@@ -40,7 +40,7 @@ def test_the_administrator_logs_in_and_may_do_everything(life):
 
 
 def test_only_what_is_documented_answers_from_outside(life):
-    """As docs/guides/image.md says: secure shell, director, storage daemon."""
+    """As docs/guides/appliance.md says: secure shell, director, storage daemon."""
     assert life.machine.scan("192.0.2.10") == {22, 9101, 9103}
 
 

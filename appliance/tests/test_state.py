@@ -41,7 +41,7 @@ PATH=$PATH:/usr/lib/klibc/bin rootmnt=/root init=/sbin/init chroot "$1" sh /scri
 
 
 class Appliance:
-    """A root with some files, and a state partition that outlasts it."""
+    """A root with some files, and a state partition that survives it."""
 
     def __init__(self, folder: Path, image: Path) -> None:
         self.folder = folder

@@ -29,7 +29,7 @@ def vault(new_machine, key, tmp_path_factory):
     public = key.with_suffix(".pub").read_text().strip()
     answers = ANSWERS.format(key=public, passphrase=PASSPHRASE)
     machine.start_by_firmware("bios", key=public, given={"strongroom.answers": answers}, tpm=machine.tpm)
-    machine.wait_for_console("this machine is set up|strongroom-firstboot.*error")
+    machine.wait_for_console("this machine is set up|strongroom-appliance.*error")
     machine.boot = machine.wait_for_ssh(key)
     return machine
 
@@ -43,9 +43,9 @@ def does(vault, command, code=0):
 def test_the_disk_is_encrypted_and_has_a_passphrase_a_tpm_and_a_recovery_key(vault):
     assert does(vault, MOUNTED).strip() == "xfs"
     does(vault, f"umask 077; echo '{PASSPHRASE}' > /run/passphrase; echo wrong > /run/wrong")
-    does(vault, "strongroom-installer recovery-key --passphrase-file /run/wrong", code=12)
+    does(vault, "strongroom-appliance recovery-key --passphrase-file /run/wrong", code=12)
     for _ in range(2):
-        said = does(vault, "strongroom-installer recovery-key --passphrase-file /run/passphrase")
+        said = does(vault, "strongroom-appliance recovery-key --passphrase-file /run/passphrase")
         vault.recovery_key = "".join(re.findall(r"^  ([a-z-]{30,})$", said, re.MULTILINE))
         assert len(vault.recovery_key) == 71
     told = does(vault, "systemd-cryptenroll /dev/disk/by-id/virtio-DATA")
@@ -69,6 +69,6 @@ def test_with_another_tpm_it_stays_locked_and_the_recovery_key_opens_it(vault):
     assert does(vault, MOUNTED) == ""
     does(vault, "systemctl is-active strongroom-storage", code=3)
     does(vault, f"umask 077; echo {vault.recovery_key} > /run/key")
-    does(vault, "strongroom-installer unlock --passphrase-file /run/key")
+    does(vault, "strongroom-appliance unlock --passphrase-file /run/key")
     assert does(vault, MOUNTED).strip() == "xfs"
     does(vault, "systemctl is-active strongroom-storage strongroom-director")

@@ -15,7 +15,7 @@ def test_an_update_that_was_changed_is_refused(life, new_update, tmp_path):
     data[600:603] = b"!!!"
     (tmp_path / "changed.update").write_bytes(data)
     with life.machine.serving(tmp_path) as place:
-        life.does(f"strongroom-installer update {place}/changed.update", code=9)
+        life.does(f"strongroom-appliance update {place}/changed.update", code=9)
     assert life.slots()["states"] == {"a": "good", "b": "0"}
 
 

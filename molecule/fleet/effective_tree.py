@@ -27,8 +27,8 @@ FOLDERS = (
     "/etc/nftables.d",
 )
 UNIT = "strongroom-agent.service"
-PROPERTIES = ("Nice", "CPUWeight", "IOWeight", "MemoryHigh", "MemoryMax")
-# Those of a network of its own, which a container has.
+PROPERTIES = ("CPUWeight", "IOWeight", "MemoryHigh", "MemoryMax")
+# Those of its own network, which a container has.
 KERNEL = ("net/ipv4/tcp_*",)
 CONSOLE = "/root/.config/strongroom/console.toml"
 
@@ -80,7 +80,7 @@ def agent(job):
 
 
 def unit():
-    """Priority and limits of the agent, as systemd has them in force, and the kernel for its process."""
+    """Limits of the agent, as systemd has them in force, and the kernel for its process."""
     told = said_by("systemctl", "show", UNIT, "--property=MainPID", *("--property=" + name for name in PROPERTIES))
     found = dict(line.split("=", 1) for line in (told or "").splitlines())
     process = int(found.pop("MainPID", 0))

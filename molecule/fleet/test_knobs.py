@@ -122,7 +122,7 @@ AGENT_EDITS = [
         {"agent.last run.tls.mode": "off"},
         {"Client {host}.TLS Enable": False},
     ),
-    # Containers may have a kernel that cannot: then `yes` goes on without, and `require` fails, as it is for.
+    # Containers may have a kernel that cannot: then `yes` continues without, and `require` fails, as it is for.
     Edit("strongroom_ktls", "yes", CLIENT, {"agent.last run.tls.mode": "ktls"}, {"Client {host}.Enable kTLS": "yes"}),
     Edit(
         "strongroom_ktls",
@@ -148,7 +148,7 @@ AGENT_EDITS = [
         {},
         {"Job {host}.JobDefs": "others", "Job {host}.Pool": "Usual", "Job {host}.Priority": None},
     ),
-    limit("strongroom_nice", 17, Nice="17", process_nice=17),
+    knob("nice", 17, "Nice"),
     limit("strongroom_cpu_weight", 6, CPUWeight="6"),
     limit("strongroom_io_weight", 7, IOWeight="7"),
     limit("strongroom_memory_high", "3G", MemoryHigh=str(3 << 30)),

@@ -32,16 +32,16 @@ listed=$(sed '/^#/d; /^$/d' "$here/packages.list" | paste -sd,)
 sources="deb $mirror $suite main
 deb $mirror $suite-updates main
 deb $security $suite-security main"
-said=$(while read -r _ site name _; do
+answer=$(while read -r _ site name _; do
     curl --fail --silent --show-error --retry 2 "$site/dists/$name/InRelease"
 done <<< "$sources")
-released=$(sed -n '/^ [0-9a-f]\{64\} /p' <<< "$said")
+released=$(sed -n '/^ [0-9a-f]\{64\} /p' <<< "$answer")
 [ -n "$released" ] || { say "the mirror has no release files: $mirror, $security"; exit 1; }
 made=$SOURCE_DATE_EPOCH
 while read -r date; do
     seconds=$(date --date="$date" +%s)
     [ "$seconds" -le "$made" ] || made=$seconds
-done < <(sed -n 's/^Date: //p' <<< "$said")
+done < <(sed -n 's/^Date: //p' <<< "$answer")
 
 make_debian() {
     mmdebstrap --quiet --variant=apt --include="$listed" \

@@ -29,7 +29,7 @@ REGULAR, FOLDER = 0o100644, 0o040755
 
 
 def run(*command: str | Path) -> None:
-    """Run a tool; its error ends the program, with what it said."""
+    """Run a tool; its error ends the program, with what it printed."""
     done = subprocess.run([str(one) for one in command], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{command[0]} failed ({done.returncode}): {(done.stderr or done.stdout)[-2000:].strip()}")
@@ -88,7 +88,7 @@ def pack_image(raw: Path, work: Path, target: Path) -> None:
 
 
 def make_boot_code(work: Path, tree: Path, identity: str) -> None:
-    """Make GRUB for BIOS (El Torito) and, in a file system of its own, for UEFI."""
+    """Make GRUB for BIOS (El Torito) and, in its own file system, for UEFI."""
     early = work / "early.cfg"
     early.write_text((HERE / "early.cfg").read_text().replace("@ID@", identity))
     settings: list[str | Path] = ["-c", early, "-p", "/boot/grub"]
@@ -118,28 +118,28 @@ def main() -> None:
     parser.add_argument("raw", type=Path)
     parser.add_argument("target", type=Path)
     parser.add_argument("--time", type=int, required=True)
-    said = parser.parse_args()
-    os.environ["SOURCE_DATE_EPOCH"] = str(said.time)
-    with tempfile.TemporaryDirectory(dir=said.target.resolve().parent) as folder:
+    arguments = parser.parse_args()
+    os.environ["SOURCE_DATE_EPOCH"] = str(arguments.time)
+    with tempfile.TemporaryDirectory(dir=arguments.target.resolve().parent) as folder:
         work = Path(folder)
         tree = work / "tree"
         for name in ("boot/grub", "strongroom"):
             (tree / name).mkdir(parents=True)
-        file_of_root(said.raw, "/usr/lib/strongroom/image/id", work / "id")
+        file_of_root(arguments.raw, "/usr/lib/strongroom/image/id", work / "id")
         identity = (work / "id").read_text().strip()
-        file_of_root(said.raw, name_in_boot(said.raw, "vmlinuz-"), tree / "boot/vmlinuz")
-        file_of_root(said.raw, name_in_boot(said.raw, "initrd.img-"), tree / "boot/initrd.img")
+        file_of_root(arguments.raw, name_in_boot(arguments.raw, "vmlinuz-"), tree / "boot/vmlinuz")
+        file_of_root(arguments.raw, name_in_boot(arguments.raw, "initrd.img-"), tree / "boot/initrd.img")
         (tree / "boot/live.cpio").write_bytes(archive({"scripts/strongroom": (HERE / "live.sh").read_bytes()}))
         (tree / "boot/grub/grub.cfg").write_text((HERE / "grub.cfg").read_text().replace("@ID@", identity))
         for name, text in (("id", f"{identity}\n"), (identity, ""), ("root-offset", f"{ROOT_OFFSET}\n")):
             (tree / "strongroom" / name).write_text(text)
-        pack_image(said.raw, work, tree / "strongroom/appliance.squashfs")
+        pack_image(arguments.raw, work, tree / "strongroom/appliance.squashfs")
         make_boot_code(work, tree, identity)
         for path in [tree, *sorted(tree.rglob("*"))]:
             path.chmod(0o755 if path.is_dir() else 0o644)
-            os.utime(path, (said.time, said.time))
-        write_iso(tree, work / "iso", said.time)
-        (work / "iso").rename(said.target)
+            os.utime(path, (arguments.time, arguments.time))
+        write_iso(tree, work / "iso", arguments.time)
+        (work / "iso").rename(arguments.target)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.strongroom.backup.plugins.module_utils.inventory_checks import Inventory
-from ansible_collections.strongroom.backup.plugins.module_utils.inventory_places import Places, variables_of
+from ansible_collections.strongroom.backup.plugins.plugin_utils.inventory_places import Places, variables_of
 
 TABLE = Path(__file__).parents[2] / "meta/variables.yml"
 MOST_LINES = 40
@@ -38,7 +38,8 @@ class ActionModule(ActionBase):
         roles = yaml.safe_load(TABLE.read_text(encoding="utf-8"))["roles"]
         names = task_vars["groups"]["all"]
         hosts = {host: variables_of(hostvars, host) for host in names}
-        inventory = Inventory(roles, hosts, task_vars["groups"])
+        directives = yaml.safe_load(TABLE.with_name("directives.yml").read_text(encoding="utf-8"))
+        inventory = Inventory(roles, directives, hosts, task_vars["groups"])
         places = Places(task_vars, hostvars, set(load_extra_vars(self._loader)))
         faults = joined(inventory.check(), places)
         for line in lines(faults):
@@ -87,11 +88,11 @@ def joined(faults, places):
 
 def lines(faults):
     """A line a fault, at most MOST_LINES."""
-    told = []
+    shown_lines = []
     for (_variable, text, place), hosts in faults.items():
         more = len(hosts) - NAMED_HOSTS
         named = ", ".join(hosts[:NAMED_HOSTS]) + (" and %d more" % more if more > 0 else "")
-        told.append("%s: %s%s" % (named, text, " (%s)" % place if place else ""))
-    if len(told) > MOST_LINES:
-        told = [*told[: MOST_LINES - 1], "and %d more faults" % (len(told) - MOST_LINES + 1)]
-    return told
+        shown_lines.append("%s: %s%s" % (named, text, " (%s)" % place if place else ""))
+    if len(shown_lines) > MOST_LINES:
+        shown_lines = [*shown_lines[: MOST_LINES - 1], "and %d more faults" % (len(shown_lines) - MOST_LINES + 1)]
+    return shown_lines

@@ -15,7 +15,7 @@ from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.strongroom.backup.plugins.module_utils.in_force import COMPARED, NOT_SHOWN, in_force, same
 from ansible_collections.strongroom.backup.plugins.module_utils.inventory_checks import UNKNOWN
-from ansible_collections.strongroom.backup.plugins.module_utils.inventory_places import Places, variables_of
+from ansible_collections.strongroom.backup.plugins.plugin_utils.inventory_places import Places, variables_of
 
 TABLE = Path(__file__).parents[2] / "meta/variables.yml"
 FORMATS = ("table", "json", "html")
@@ -98,8 +98,7 @@ def row_of(host, role, name, option, variables, found, places):
         state = "default" if not is_set else ""
     else:
         state = "as wanted" if same(name, option, wanted, effective) else "differs"
-    if any(word in name for word in SECRET) and wanted:
-        wanted = "(secret)"
+    wanted, effective = without_secrets(name, wanted), without_secrets(name, effective)
     return {
         "host": host,
         "variable": name,
@@ -108,6 +107,17 @@ def row_of(host, role, name, option, variables, found, places):
         "state": state,
         "from": (places.of(host, name) or "inventory") if is_set else "default",
     }
+
+
+def without_secrets(name, value):
+    """A value that others may see. A file of a secret is none."""
+    if isinstance(value, dict):
+        return {key: without_secrets(str(key), one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(name, one) for one in value]
+    lowered = name.lower()
+    is_secret = any(word in lowered for word in SECRET) and not lowered.endswith("file")
+    return "(secret)" if is_secret and value and isinstance(value, str) else value
 
 
 def unlisted(roles, task_vars):
@@ -133,15 +143,15 @@ def as_table(rows, unknown):
     """Lines with columns as wide as what is in them."""
     lines = [HEADINGS, *(tuple(shown(row[column]) for column in COLUMNS) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
-    told = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    table = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     if not rows:
-        told = ["Everything is as wanted."]
+        table = ["Everything is as wanted."]
     if unknown:
-        told.append("Clients of the director that are not in the inventory: %s" % ", ".join(unknown))
-        told.append(
+        table.append("Clients of the director that are not in the inventory: %s" % ", ".join(unknown))
+        table.append(
             "To remove them, with their certificates; backups stay: ansible-playbook retune.yml -e prune_clients=true"
         )
-    return "\n".join(told)
+    return "\n".join(table)
 
 
 def as_json(rows, unknown):

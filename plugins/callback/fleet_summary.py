@@ -8,13 +8,13 @@ DOCUMENTATION = r"""
 name: fleet_summary
 type: aggregate
 short_description: Tables of the clients and of the hosts at the end of a run
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Shows each client that the role P(strongroom.backup.agent#role) was run for - whether it is connected, its jobs that
     run and wait, its workers, TLS mode, whether the kernel was proven to do TLS, and its last successful backup.
   - Proven is C(last job) if the kernel did TLS for the connection of the client's last job and counted it, C(kernel) if
     not, but the role P(strongroom.backup.ktls#role) has proved in the same run that the kernel can, C(no) if neither. A
-    dash stands where there was neither a job nor that role.
+    dash is where there was neither a job nor that role.
   - Then each host of the run has a line - whether it is as it was, changed, failed or could not be reached, how many
     tasks changed something, and of a host that failed the task and the reason. If one did, the last line has the
     C(--limit) with which the run is repeated for those alone.
@@ -86,12 +86,12 @@ def host_row(host, stats, reasons):
 def reason(answer):
     """Why a task failed, on one line."""
     results = [one for one in answer.get("results") or [] if isinstance(one, dict) and one.get("failed")]
-    said = str((results[0] if results else answer).get("msg") or "")
-    if said in ("non-zero return code", ""):
-        said = str(answer.get("stderr") or answer.get("stdout") or said)
-        # What a command of Strongroom says for programs stands behind what it says for people.
-        said = re.sub(r'^\{"type": ?"error".*$', "", said, flags=re.MULTILINE)
-    line = re.sub(r"^(Task failed: |Action failed: |Module failed: )+", "", " ".join(said.split()))
+    message = str((results[0] if results else answer).get("msg") or "")
+    if message in ("non-zero return code", ""):
+        message = str(answer.get("stderr") or answer.get("stdout") or message)
+        # What a command of Strongroom says for programs is behind what it says for people.
+        message = re.sub(r'^\{"type": ?"error".*$', "", message, flags=re.MULTILINE)
+    line = re.sub(r"^(Task failed: |Action failed: |Module failed: )+", "", " ".join(message.split()))
     return line if len(line) <= LONGEST_REASON else line[: LONGEST_REASON - 3] + "..."
 
 

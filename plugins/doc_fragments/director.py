@@ -11,7 +11,7 @@ class ModuleDocFragment:
 options:
   director:
     description:
-      - Where the director is, C(https://NAME) or C(https://NAME:PORT), by a name that stands in its certificate.
+      - Where the director is, C(https://NAME) or C(https://NAME:PORT), by a name that is in its certificate.
       - Without it, director, credential and authority are what C(~/.config/strongroom/console.toml) says, of the user
         that the task runs as. C(strongroom setup appliance) writes that file for root, so a task on the appliance
         needs none of these options.
@@ -43,7 +43,7 @@ options:
     type: bool
     default: true
   timeout:
-    description: Wait so many seconds at most, then fail; the run goes on. V(0) waits as long as it takes.
+    description: Wait so many seconds at most, then fail; the run continues. V(0) waits as long as it takes.
     type: int
     default: 0
   accept_incomplete:

@@ -19,7 +19,7 @@ COMPONENTS = ("director", "storage", "agent", "console", "monitor")
 class Text:
     """A text that is written line by line.
 
-    Values stand in quotes, which the engine refuses for some: sizes and durations. A block has no equals sign, which
+    Values are in quotes, which the engine refuses for some: sizes and durations. A block has no equals sign, which
     the engine wants for some: addresses. Such a line has a second form.
     """
 
@@ -65,7 +65,7 @@ class Text:
 
 
 def written(name, value):
-    """A value as it is written, and whether it stands in quotes."""
+    """A value as it is written, and whether it is in quotes."""
     if isinstance(value, bool):
         return ("yes" if value else "no"), False
     if isinstance(value, (int, float)):
@@ -79,7 +79,7 @@ def written(name, value):
 
 
 def strongroom(program, *arguments):
-    """Run the engine's command; its exit code and what it said."""
+    """Run the engine's command; its exit code, output and errors."""
     path = shutil.which(program)
     if path is None:
         raise AnsibleFilterError(
@@ -93,24 +93,24 @@ def strongroom(program, *arguments):
 def parse(text, component, command, *options):
     """What the engine reads in a text."""
     if component not in COMPONENTS:
-        raise AnsibleFilterError("%r is no component; one of %s" % (component, ", ".join(COMPONENTS)))
+        raise AnsibleFilterError("%r is not a component; one of %s" % (component, ", ".join(COMPONENTS)))
     with tempfile.TemporaryDirectory(prefix="strongroom-") as folder:
         path = os.path.join(folder, "resources.conf")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
-        code, said, error = strongroom(command, "config", "parse", "--component", component, "--json", *options, path)
+        code, output, error = strongroom(command, "config", "parse", "--component", component, "--json", *options, path)
         try:
-            return json.loads(said)
+            return json.loads(output)
         except ValueError as wrong:
             raise AnsibleFilterError(
-                "strongroom config parse ended with %d: %s" % (code, error.strip() or said.strip())
+                "strongroom config parse ended with %d: %s" % (code, error.strip() or output.strip())
             ) from wrong
 
 
 def refuse(findings):
     """Raise what the engine found."""
-    told = ["line %s: %s" % (finding.get("line", "?"), finding.get("message", "")) for finding in findings]
-    raise AnsibleFilterError("this is not right in the Bareos language: " + "; ".join(told))
+    messages = ["line %s: %s" % (finding.get("line", "?"), finding.get("message", "")) for finding in findings]
+    raise AnsibleFilterError("this is not right in the Bareos language: " + "; ".join(messages))
 
 
 def to_bareos_conf(resources, component="director", command="strongroom"):
@@ -153,7 +153,7 @@ def block(directives, kind=""):
 
 
 def values_of(value, kind):
-    """A parsed value as the values of one directive; kind is the resource that it stands in."""
+    """A parsed value as the values of one directive; kind is the resource that it is in."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):

@@ -7,17 +7,17 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: director
 short_description: The clients of a director
-version_added: 0.1.0
+version_added: 0.9.0
 author: Strongroom (@strongroom)
 description:
   - Reads hosts from a director's API, or from its configuration (C(director.d), or C(bareos-dir.d) of Bareos).
   - The inventory file ends in C(strongroom.yml) or C(strongroom.yaml).
   - Each client is a host, with what is known of it in C(strongroom_client). Its C(ansible_host) is the address that its
-    agent is connected from, and otherwise the one that is configured; O(compose) can say another. Whoever has an
+    agent is connected from, and otherwise the one that is configured; O(compose) can say another. Anyone who has an
     agent's key chooses that address, so leave Ansible's check of host keys on.
   - Hosts are in a group for each Client Group of their jobs, C(group_NAME), and in C(tls_off), C(tls_tls), C(tls_ktls)
     or C(tls_ktls_required); from a tree in C(tls_auto) where the agent decides.
-  - From the API they are in C(connected) or C(away) too, in C(late) if a job is missing, overdue or late, and in
+  - From the API they are in C(connected) or C(offline) too, in C(late) if a job is missing, overdue or late, and in
     C(failed) if one failed and has not succeeded since.
   - A tree is read with the engine's own grammar (C(strongroom config show)), which must be on the controller. It tells
     what is configured, and not what is connected.
@@ -32,7 +32,7 @@ options:
     choices: [strongroom.backup.director]
   director:
     description:
-      - Where the director is, C(https://NAME) or C(https://NAME:PORT), by a name that stands in its certificate.
+      - Where the director is, C(https://NAME) or C(https://NAME:PORT), by a name that is in its certificate.
       - Without it and without O(tree), director, credential and authority are what
         C(~/.config/strongroom/console.toml) says.
     type: str
@@ -175,7 +175,7 @@ def groups_of(client):
     """Names of the groups of a client, as they are before they are made fit for Ansible."""
     found = ["group_" + group for group in client["groups"]] + ["tls_" + client["tls_mode"]]
     if "connected" in client:
-        found.append("connected" if client["connected"] else "away")
+        found.append("connected" if client["connected"] else "offline")
         found += [name for name in ("late", "failed") if client[name]]
     return found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: enrolment_token
 short_description: Make an enrolment token
-version_added: 0.1.0
+version_added: 0.9.0
 author: Strongroom (@strongroom)
 description:
   - Makes a token with C(strongroom ca token) where the authority is, and gives its text, with which C(strongroom agent
@@ -18,7 +18,7 @@ description:
   - In check mode no token is made, and the text is V(none-in-check-mode).
 options:
   _terms:
-    description: Names of clients, each of which gets a token of its own. Without any, give O(names) or O(any_name).
+    description: Names of clients, each of which gets its own token. Without any, give O(names) or O(any_name).
     type: list
     elements: str
   group:
@@ -121,7 +121,7 @@ def run_command(words, command):
 
 
 def once(arguments, make):
-    """What `make` gives, made once for a run of Ansible and these arguments: its workers are processes of their own."""
+    """What `make` gives, made once for a run of Ansible and these arguments: its workers are their own processes."""
     digest = hashlib.sha256(json.dumps(arguments, sort_keys=True).encode("utf-8")).hexdigest()
     # The folder is made anew for each run, for its owner only, and removed at its end.
     path = os.path.join(constants.DEFAULT_LOCAL_TMP, "strongroom-token-" + digest)

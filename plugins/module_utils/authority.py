@@ -33,28 +33,30 @@ class Authority:
 
     def list(self):
         """Certificates that are good, and unused tokens, as `ca list` tells them."""
-        return self._told("list")
+        return self._answer("list")
 
     def revoke(self, name):
         """Revoke all certificates of a name."""
-        self._told("revoke", name)
+        self._answer("revoke", name)
 
     def withdraw(self, token_id):
         """End an unused token."""
-        self._told("token", "--withdraw", token_id)
+        self._answer("token", "--withdraw", token_id)
 
     def token(self, options, out="-"):
         """Make a token; what `ca token` tells of it, with its text if `out` is not a file."""
-        return self._told("token", *options, "--out", out)[-1]
+        return self._answer("token", *options, "--out", out)[-1]
 
-    def _told(self, *words):
-        code, said, messages = self._run([*self._command, "--json", "ca", *words, *self._place])
+    def _answer(self, *words):
+        code, output, messages = self._run([*self._command, "--json", "ca", *words, *self._place])
         if code:
             raise refusal(self._command, code, messages)
         try:
-            return [json.loads(line) for line in said.splitlines() if line.strip()]
+            if output.lstrip().startswith("["):
+                return json.loads(output)
+            return [json.loads(line) for line in output.splitlines() if line.strip()]
         except ValueError as error:
-            # Not what it said: it may have a token in it.
+            # Not its output: it may have a token in it.
             raise AuthorityError("%s gave no JSON; is it the engine's command?" % " ".join(self._command)) from error
 
 
@@ -64,11 +66,11 @@ def refusal(command, code, messages):
         if not line.startswith("{"):
             continue
         try:
-            told = json.loads(line)
+            fault = json.loads(line)
         except ValueError:
             continue
-        if told.get("type") == "error":
-            return AuthorityError(told["message"], told["id"])
+        if fault.get("type") == "error":
+            return AuthorityError(fault["message"], fault["id"])
     return AuthorityError("%s ended with %d: %s" % (" ".join(command), code, messages.strip()[-500:]))
 
 

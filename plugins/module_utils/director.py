@@ -25,7 +25,7 @@ FINAL_STATES = ("done", "incomplete", "failed", "cancelled")
 TRIES = 6
 LONGEST_PAUSE_SECONDS = 5
 PLACE = ("director", "token_file", "identity", "authority")
-# Of a run of whose errors something is told.
+# Of a run of whose errors something is reported.
 MOST_LOG_LINES = 200
 
 
@@ -122,22 +122,22 @@ class Director:
         try:
             connection.request(method, "/api/v1" + path, body=text, headers=headers)
             answer = connection.getresponse()
-            said = answer.read()
+            data = answer.read()
         except (OSError, http.client.HTTPException) as error:
             raise DirectorError("%s cannot be reached: %s" % (self.url, cause(error))) from error
         finally:
             connection.close()
-        return self._understood(answer.status, said)
+        return self._understood(answer.status, data)
 
-    def _understood(self, status, said):
+    def _understood(self, status, data):
         try:
-            told = json.loads(said) if said else None
+            answered = json.loads(data) if data else None
         except ValueError as error:
             raise DirectorError("%s sent an answer that is not JSON (status %d)" % (self.url, status)) from error
         if status < 400:
-            return told
+            return answered
         try:
-            message, error_id = str(told["message"]), str(told["error_id"])
+            message, error_id = str(answered["message"]), str(answered["error_id"])
         except (KeyError, TypeError) as error:
             raise DirectorError("%s answered with status %d" % (self.url, status)) from error
         if error_id == "not-authenticated":
@@ -148,7 +148,7 @@ class Director:
 def named(name):
     """A name as part of a path."""
     if not name or "/" in name or not name.isprintable():
-        raise DirectorError("%r is no name of a client, job or run" % (name,), "unknown-name")
+        raise DirectorError("%r is not a name of a client, job or run" % (name,), "unknown-name")
     return quote(name, safe="")
 
 
@@ -163,7 +163,7 @@ def with_usual_place(options):
         import tomllib
 
         with open(path, "rb") as file:
-            said = tomllib.load(file)
+            data = tomllib.load(file)
     except ImportError as error:
         raise DirectorError("name the director with the option director: this Python reads no %s" % path) from error
     except (OSError, ValueError) as error:
@@ -175,7 +175,7 @@ def with_usual_place(options):
         ("identity", "identity"),
         ("authority", "authority"),
     ):
-        value = said.get(name)
+        value = data.get(name)
         if not isinstance(value, str) or given[option]:
             continue
         if option in ("token_file", "identity") and has_credential:
@@ -254,7 +254,7 @@ def cause(error):
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             "%s; the option authority says which authority's certificate the director must have, and director must be "
-            "a name that stands in it" % error.verify_message
+            "a name that is in it" % error.verify_message
         )
     if isinstance(error, ssl.SSLError):
         return "%s; is this the director, and is our certificate of its authority?" % reason(error)
@@ -317,21 +317,21 @@ def settle(module, director, run):
         try:
             run = director.await_run(run, module.params["timeout"])
         except DirectorError as error:
-            raise DirectorError("%s was started, and may go on: %s" % (named_run, error), error.error_id) from error
+            raise DirectorError("%s was started, and may continue: %s" % (named_run, error), error.error_id) from error
     if run["state"] not in FINAL_STATES:
         if module.params["wait"]:
             module.fail_json(
-                msg="%s is still %s after %d s; it goes on, and `strongroom cancel %s` ends it"
+                msg="%s is still %s after %d s; it continues, and `strongroom cancel %s` ends it"
                 % (named_run, run["state"], module.params["timeout"], run["id"][:8]),
                 changed=True,
                 **result_of(run),
             )
         return run
     why = run["error"] or run["reason"]
-    told = "%s is %s%s" % (named_run, run["state"], ": " + why if why else "")
+    answered = "%s is %s%s" % (named_run, run["state"], ": " + why if why else "")
     if run["state"] in ("failed", "cancelled"):
         module.fail_json(
-            msg=told,
+            msg=answered,
             error_id=run["error_id"],
             changed=bool(run["started"]),
             log=director.log(run, "warning", "error")[:MOST_LOG_LINES],
@@ -342,11 +342,11 @@ def settle(module, director, run):
         if not module.params["accept_incomplete"]:
             module.fail_json(
                 msg="%s (%d errors; the log names them, and accept_incomplete=true takes it for good)"
-                % (told, run["errors"]),
+                % (answered, run["errors"]),
                 error_id=run["error_id"],
                 changed=True,
                 log=lines,
                 **result_of(run),
             )
-        module.warn(told)
+        module.warn(answered)
     return run

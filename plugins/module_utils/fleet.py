@@ -15,7 +15,7 @@ def resources(director):
     found = {}
     try:
         for one in director.pages("/config"):
-            directives = {name: told["value"] for name, told in one["directives"].items()}
+            directives = {name: directive["value"] for name, directive in one["directives"].items()}
             found.setdefault(one["type"], {})[one["name"]] = directives
     except DirectorError as error:
         if error.error_id != "not-permitted":

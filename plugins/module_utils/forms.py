@@ -11,6 +11,8 @@ from __future__ import annotations
 import ipaddress
 import re
 
+from ansible_collections.strongroom.backup.plugins.module_utils.run_directive import run
+
 _TIME_UNITS = ("n", "seconds", "months", "minutes", "mins", "hours", "days", "weeks", "quarters", "years")
 _SECONDS = dict(zip(_TIME_UNITS, (60, 1, 2592000, 60, 60, 3600, 86400, 604800, 7862400, 31536000), strict=True))
 _SPEED_UNITS = ("k/s", "kb/s", "m/s", "mb/s")
@@ -20,7 +22,6 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._:-]{0,126})")
 _HOST_NAME = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62})(?:\.[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,62}))*\.?"
 )
-_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 CIPHER_SUITES = {
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -165,7 +166,7 @@ def listen(given):
     """Address and port to listen on, or to look at."""
     found = host_and_port(given)
     if found is None:
-        return "is not ADDRESS:PORT; an IPv6 address stands in brackets"
+        return "is not ADDRESS:PORT; an IPv6 address is in brackets"
     place = found[0]
     if place and re.fullmatch(r"[0-9.]+|.*:.*", place):
         try:
@@ -183,7 +184,7 @@ def director(given):
     place = match.group(1)
     found = host_and_port(place if re.search(r":[0-9]+\Z", place) else place + ":9101")
     if found is None:
-        return "is not https://HOST:PORT; an IPv6 address stands in brackets"
+        return "is not https://HOST:PORT; an IPv6 address is in brackets"
     return address(found[0])
 
 
@@ -234,33 +235,16 @@ def tls_cipher_suites(given):
     wrong = [one for one in given.split(":") if one not in CIPHER_SUITES]
     if not wrong:
         return ""
-    return "%s is not a cipher suite of TLS 1.3: %s" % (wrong[0] or "an empty name", ", ".join(sorted(CIPHER_SUITES)))
+    which = (
+        "is not a cipher suite" if wrong == [given] else "has %s, not a cipher suite" % (wrong[0] or "an empty name")
+    )
+    return "%s of TLS 1.3: %s" % (which, ", ".join(sorted(CIPHER_SUITES)))
 
 
 def sysctl(given):
     """The name of a kernel setting."""
     good = re.fullmatch(r"[a-z0-9_-]+([./][A-Za-z0-9_*-]+)+", given)
     return "" if good else "is not the name of a kernel setting such as net.core.rmem_max"
-
-
-def run(given):
-    """A Run directive; the director reads it in full."""
-    return text(given) or ("" if given.strip() else "is empty")
-
-
-def run_step_days(given):
-    """Days between two times of a Run directive, about: the shortest step that retention is compared with."""
-    words = given.lower()
-    if "hourly" in words:
-        return 1.0 / 24
-    if re.search(r"\b(yearly|w[0-9]{2})\b", words):
-        return 28.0
-    if re.search(r"\b(1st|2nd|3rd|4th|5th|first|second|third|fourth|fifth|last|monthly|on [0-9])", words):
-        return 28.0
-    days = re.findall(r"\b(%s)[a-z]*" % "|".join(_WEEKDAYS), words)
-    if "weekly" in words or (len(days) == 1 and "-" not in words):
-        return 7.0
-    return 1.0
 
 
 FORMS = {

@@ -15,7 +15,6 @@ from ansible_collections.strongroom.backup.plugins.module_utils.inventory_checks
 NOT_SHOWN = object()
 AS_WANTED = "as wanted"
 OWN = {
-    "strongroom_nice": "Nice",
     "strongroom_cpu_weight": "CPUWeight",
     "strongroom_io_weight": "IOWeight",
     "strongroom_memory_high": "MemoryHigh",
@@ -28,6 +27,7 @@ CLIENT = {
     "strongroom_shards": "Shards",
     "strongroom_upload_queue_size": "Upload Queue Size",
     "strongroom_lru_size": "Lru Size",
+    "strongroom_nice": "Nice",
     "strongroom_tls_enable": "TLS Enable",
     "strongroom_ktls": "Enable kTLS",
     "strongroom_tls_cipher_suites": "TLS Cipher Suites",
@@ -41,6 +41,15 @@ OPTIONS = {
     "strongroom_xattrs": "XAttr Support",
     "strongroom_one_filesystem": "One FS",
 }
+# Arguments of Prometheus.
+PROMETHEUS = {
+    "strongroom_monitoring_listen": "web.listen-address",
+    "strongroom_monitoring_retention": "storage.tsdb.retention.time",
+    "strongroom_monitoring_retention_size": "storage.tsdb.retention.size",
+}
+GRAFANA_UNPACKED = "/opt/strongroom-grafana"
+# The one that the role made.
+GRAFANA_PASSWORD = "/etc/grafana/strongroom/admin.password"
 # Roles whose settings are compared one by one, and the fact with the comparison.
 COMPARED = {
     "hardening": "strongroom_hardening_report",
@@ -118,6 +127,10 @@ def _agent(found):
         values.update({variable: _first(include, "Options").get(key) for variable, key in OPTIONS.items()})
         values["strongroom_files"] = include.get("File", [])
         values["strongroom_exclude"] = _first(fileset, "Exclude").get("File", [])
+        limit = agent.get("knobs", {}).get("nice", {})
+        if limit.get("source", "default") != "default":
+            # The owner of the host goes first.
+            values["strongroom_nice"] = max(limit["value"], values["strongroom_nice"] or 0)
     return values
 
 
@@ -157,4 +170,44 @@ def _engine(found):
 def _monitoring(found):
     missing = sorted(set(found["wanted"]) - set(found["units"]))
     state = "differs: %s not running" % ", ".join(missing) if missing else AS_WANTED
-    return {"strongroom_monitoring_state": state, "strongroom_monitoring_parts": state}
+    values = {"strongroom_monitoring_state": state, "strongroom_monitoring_parts": state}
+    given = {}
+    for line in found["lines"]:
+        what, _blank, rest = line.partition(" ")
+        given.setdefault(what, []).append(rest)
+    arguments = _arguments(" ".join(given.get("prometheus", ())))
+    values.update({variable: arguments[key] for variable, key in PROMETHEUS.items() if key in arguments})
+    if "interval" in given:
+        values["strongroom_monitoring_interval"] = given["interval"][0]
+    node = _arguments(" ".join(given.get("node", ())))
+    if "web.listen-address" in node:
+        values["strongroom_monitoring_node_address"] = node["web.listen-address"]
+    if "grafana" in given:
+        values.update(_grafana(given))
+    if found["exported"]:
+        folder = found["exported"]["folder"]
+        is_there = found["exported"]["there"]
+        values["strongroom_monitoring_export"] = folder if is_there else "differs: nothing was written to %s" % folder
+    return values
+
+
+def _arguments(text):
+    """The options of a program, as name -> value."""
+    return dict(one[2:].split("=", 1) for one in text.split() if one.startswith("--") and "=" in one)
+
+
+def _grafana(given):
+    """What Grafana was set up with."""
+    settings = dict(one.split("=", 1) for one in given["grafana"] if "=" in one)
+    address, port = settings.get("GF_SERVER_HTTP_ADDR", ""), settings.get("GF_SERVER_HTTP_PORT", "")
+    places = " ".join(given.get("there", ()))
+    repository = given.get("repository", [""])[0]
+    sources = {"repository": repository, "deb": places.endswith(".deb"), "tarball": GRAFANA_UNPACKED in places.split()}
+    password = settings.get("GF_SECURITY_ADMIN_PASSWORD", "").removeprefix("$__file{").removesuffix("}")
+    return {
+        "strongroom_monitoring_grafana_source": next((name for name, is_it in sources.items() if is_it), "installed"),
+        "strongroom_monitoring_grafana_repository": repository,
+        "strongroom_monitoring_grafana_listen": "%s:%s" % ("[%s]" % address if ":" in address else address, port),
+        "strongroom_monitoring_grafana_password_file": "" if password == GRAFANA_PASSWORD else password,
+        "strongroom_monitoring_grafana_user": json.loads(given["user"][0]) if "user" in given else "",
+    }

@@ -9,9 +9,12 @@ yet is UNKNOWN and is not checked.
 from __future__ import annotations
 
 import difflib
+import json
+import re
 from collections import namedtuple
 
 from ansible_collections.strongroom.backup.plugins.module_utils import forms
+from ansible_collections.strongroom.backup.plugins.module_utils.run_directive import run_step_days
 
 # What is wrong, as the end of a sentence that begins with the variable and its value.
 Fault = namedtuple("Fault", "host variable text")
@@ -21,10 +24,20 @@ NUMBERS = {"int": int, "float": float}
 OWN_SCHEDULES = ("Nightly",)
 OWN_FILESETS = ("Machine",)
 PREFIX = "strongroom_"
+KINDS_OF_DIRECTIVES = {
+    "number": {"type": "int", "minimum": 0, "maximum": 2**32 - 1},
+    "boolean": {"type": "str", "choices": ["yes", "no", "true", "false", "1", "0"]},
+    "duration": {"type": "str", "form": "duration"},
+    "speed": {"type": "str", "form": "rate"},
+    "text": {"type": "str"},
+}
+LONGEST_ADVICE = 60
+# A text that YAML takes as it is, also in brackets.
+PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._ -]*(?<! )")
 
 
 def shown(value):
-    """A value as it stands in a message."""
+    """A value as it is in a message."""
     if value is True or value is False:
         return str(value).lower()
     text = value if isinstance(value, str) and value else repr(value)
@@ -61,15 +74,10 @@ def wrong_value(value, option, name):
     if value is UNKNOWN:
         return
     if value is None:
-        yield "", 'has no value; write "" for an empty one' if kind in ("str", "path") else "has no value"
+        may_be_empty = kind in ("str", "path") and _fits("", option, name)
+        yield "", "has no value" + ('; write "" for an empty one' if may_be_empty else "")
     elif kind == "list":
-        if not isinstance(value, (list, tuple)):
-            yield "", "is not a list; write [%s]" % shown(value)
-            return
-        element = {**option, "type": option["elements"]}
-        for place, one in enumerate(value, 1):
-            for where, text in wrong_value(one, element, name):
-                yield ("[%d]" % place) + where, text
+        yield from _wrong_list(value, {**option, "type": option["elements"]}, name)
     elif kind == "dict":
         yield from _wrong_dictionary(value, option, name)
     elif kind == "bool":
@@ -79,6 +87,41 @@ def wrong_value(value, option, name):
         yield from _wrong_number(value, option)
     else:
         yield from _wrong_text(value, option)
+
+
+def _fits(value, option, name):
+    """Whether nothing is wrong with it, so that a message may tell to write it."""
+    return not any(True for _one in wrong_value(value, option, name))
+
+
+def _wrong_list(value, element, name):
+    if isinstance(value, (list, tuple)):
+        for place, one in enumerate(value, 1):
+            for where, text in wrong_value(one, element, name):
+                yield ("[%d]" % place) + where, text
+        return
+    advice = "[]" if value == "" else "[%s]" % _as_yaml(value)
+    if (value == "" or _fits(value, element, name)) and len(advice) <= LONGEST_ADVICE:
+        yield "", "is not a list; write %s" % advice
+    elif element["type"] == "dict":
+        yield "", "is not a list; write [%s]" % _dictionary(element)
+    elif isinstance(element.get("default"), (list, tuple)) and element["default"]:
+        yield "", "is not a list such as [%s]" % ", ".join(map(_as_yaml, element["default"][:2]))
+    else:
+        yield "", "is not a list of texts"
+
+
+def _as_yaml(value):
+    """A value as it is written in an inventory, on one line."""
+    plain = isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in (*TRUTHS, "null")
+    return value if plain else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _dictionary(option):
+    """What a dictionary looks like."""
+    options = option.get("options") or {}
+    keys = [key for key, inner in options.items() if inner.get("required")] or list(options)[:2]
+    return "{%s}" % ", ".join("%s: ..." % key for key in keys or ["NAME"])
 
 
 def _wrong_number(value, option):
@@ -104,7 +147,8 @@ def _wrong_text(value, option):
             known = ", ".join(choices) if len(choices) <= 12 else "see docs/reference/inventory"
             yield "", "is not one of its values (%s)%s" % (known, nearest(text, choices))
     elif isinstance(value, bool):
-        yield "", "is not a text; put it in quotes"
+        quoted = "true" if value else "false"
+        yield "", "is not a text" + ("; put it in quotes" if _fits(quoted, option, "") else "")
     elif "form" in option and not (text == "" and option.get("default") == ""):
         problem = forms.FORMS[option["form"]](text)
         if problem:
@@ -113,9 +157,12 @@ def _wrong_text(value, option):
 
 def _wrong_dictionary(value, option, name):
     if not isinstance(value, dict):
-        yield "", "is not a dictionary; write {key: value}"
+        yield "", "is not a dictionary; write %s" % _dictionary(option)
         return
     options = option.get("options")
+    if "directives" in option:
+        yield from _wrong_directives(value, option, name)
+        return
     if options is None:
         for key in value:
             problem = forms.FORMS[option["form"]](str(key)) if "form" in option else ""
@@ -133,16 +180,51 @@ def _wrong_dictionary(value, option, name):
             yield "", "has no %s" % key
 
 
+def _wrong_directives(value, option, name):
+    """Names are in any case and with any blanks, words in any case, as in a configuration."""
+    known = {_key(shown): inner for shown, inner in option["directives"].items()}
+    for key, one in value.items():
+        inner = known.get(_key(key))
+        if inner is None:
+            yield (
+                "." + str(key),
+                "is not a directive of %s%s" % (option["holds"], nearest(str(key), option["directives"])),
+            )
+            continue
+        given = one.lower() if "choices" in inner and isinstance(one, str) else one
+        for place, text in wrong_value(given, inner, name):
+            yield "." + str(key) + place, text
+
+
+def _key(name):
+    return "".join(str(name).split()).lower()
+
+
+def know_directives(options, table):
+    """Say in options that hold directives which, and what each takes; table: meta/directives.yml."""
+    for option in options.values():
+        if "holds" in option:
+            kinds = table[option["holds"]]
+            words = {name: [str(one).lower() for one in words] for name, words in kinds.get("words", {}).items()}
+            option["directives"] = {
+                **{name: inner for kind, inner in KINDS_OF_DIRECTIVES.items() for name in kinds.get(kind, ())},
+                **{name: {"type": "str", "choices": choices} for name, choices in words.items()},
+            }
+        know_directives(option.get("options", {}), table)
+
+
 class Inventory:
     """The hosts of an inventory with their variables, and the table.
 
-    hosts: name -> variable -> value; groups: name -> hosts; roles: the table's part of that name.
+    hosts: name -> variable -> value; groups: name -> hosts; roles: the table's part of that name; directives: those of
+    meta/directives.yml.
     """
 
-    def __init__(self, roles, hosts, groups):
+    def __init__(self, roles, directives, hosts, groups):
         self.hosts = hosts
         self.groups = groups
         self.options = {name: option for role in roles.values() for name, option in role["options"].items()}
+        know_directives(self.options, directives)
         self.exports = {name for role in roles.values() for name in role.get("exports", ())}
         self.faults = []
 
@@ -158,8 +240,8 @@ class Inventory:
 
     def add(self, host, name, text, value=None, place=""):
         """A fault of a variable."""
-        told = "" if value is None else ": " + shown(value)
-        self.faults.append(Fault(host, name, "%s%s%s %s" % (name, place, told, text)))
+        shown_value = "" if value is None else ": " + shown(value)
+        self.faults.append(Fault(host, name, "%s%s%s %s" % (name, place, shown_value, text)))
 
     def members(self, group):
         """Hosts of a group whose role is not to leave."""
@@ -202,19 +284,25 @@ class Inventory:
                 self.add(host, name, text, _within(value, place), place)
 
     def _appliance(self, host):
-        named = {}
-        for name in ("strongroom_schedules", "strongroom_retention", "strongroom_filesets", "strongroom_groups"):
-            found = self.get(host, name)
-            named[name] = [] if found is UNKNOWN else found
-            self._unique(host, name, [one["name"] for one in named[name]])
-            if found is UNKNOWN:
-                named[name] = None
-        notices = self.get(host, "strongroom_notices")
-        if notices is not UNKNOWN:
-            self._unique(host, "strongroom_notices", [one["name"] for one in notices])
+        lists = ("strongroom_schedules", "strongroom_retention", "strongroom_filesets", "strongroom_groups")
+        named = {name: self._named(host, name) for name in lists}
+        for name in (*lists, "strongroom_notices"):
+            self._unique(host, name, [one["name"] for one in self._named(host, name) or ()])
         self._groups(host, named)
         self._retention(host, named)
         self._reachable(host)
+
+    def _named(self, host, variable):
+        """Entries of a list by name, each without its faulty keys; None where one has no good name."""
+        entries, option = self.hosts[host].get(variable, self.options[variable]["default"]), self.options[variable]
+        if not isinstance(entries, (list, tuple)) or not all(isinstance(one, dict) for one in entries):
+            return None
+        inner = option["options"]
+        fits = [{key for key in one if key in inner and _fits(one[key], inner[key], key)} for one in entries]
+        good = [
+            {key: one[key] for key in keys if one[key] is not UNKNOWN} for one, keys in zip(entries, fits, strict=True)
+        ]
+        return good if all("name" in one for one in good) else None
 
     def _unique(self, host, variable, names):
         seen = set()
@@ -239,7 +327,7 @@ class Inventory:
                     self.add(host, "strongroom_groups", text + nearest(group[key], known), group[key], "." + key)
 
     def _retention(self, host, named):
-        schedules = {one["name"]: one["runs"] for one in named["strongroom_schedules"] or ()}
+        schedules = {one["name"]: one.get("runs", ()) for one in named["strongroom_schedules"] or ()}
         for rules in named["strongroom_retention"] or ():
             kept = {"daily": 14, "weekly": 8, "monthly": 12, **rules}
             days = max(int(kept["daily"]), 7 * int(kept["weekly"]), 30 * int(kept["monthly"]))
@@ -247,9 +335,9 @@ class Inventory:
                 self.add(host, "strongroom_retention", "keeps nothing: daily, weekly and monthly are 0", rules["name"])
                 continue
             for group in named["strongroom_groups"] or ():
-                runs = schedules.get(group["schedule"], ["daily"])
-                step = min((forms.run_step_days(run) for run in runs), default=1)
-                if group["retention"] == rules["name"] and days < step:
+                runs = schedules.get(group.get("schedule"), ["daily"])
+                step = min((run_step_days(run) for run in runs), default=1)
+                if group.get("retention") == rules["name"] and days < step:
                     text = "keeps %d days, and the schedule %s of the group %s backs up every %d days"
                     values = (days, group["schedule"], group["name"], step)
                     self.add(host, "strongroom_retention", text % values, rules["name"])
@@ -279,8 +367,8 @@ class Inventory:
 
     def _joined_group(self, host, appliance):
         group = self.get(host, "strongroom_agent_group")
-        groups = self.get(appliance, "strongroom_groups")
-        if UNKNOWN in (group, groups) or group is None:
+        groups = self._named(appliance, "strongroom_groups")
+        if group in (UNKNOWN, None) or groups is None:
             return
         known = [one["name"] for one in groups]
         if group not in known:

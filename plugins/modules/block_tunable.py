@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: block_tunable
 short_description: Set how the kernel queues and reads ahead on block devices
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Sets scheduler, read-ahead and queue depth by kind of device, at once. A udev rule is what keeps them over a
     restart.
@@ -174,10 +174,10 @@ def devices_below(root):
 
 def not_valid(name, folder, value, wanted):
     """What to say of a value that the kernel does not take."""
-    told = "%s: the kernel does not take %s = %s" % (name, value, wanted)
+    text = "%s: the kernel does not take %s = %s" % (name, value, wanted)
     if value == "scheduler":
-        told += "; it offers %s" % ", ".join(describe(name, folder)["schedulers"])
-    return told
+        text += "; it offers %s" % ", ".join(describe(name, folder)["schedulers"])
+    return text
 
 
 def settle(module, name, folder, wanted):

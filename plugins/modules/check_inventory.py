@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: check_inventory
 short_description: Check the variables of all hosts before any host is reached
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Checks each variable that begins with C(strongroom_) of each host of the inventory - whether a role has it, its
     type, range, unit and choices - and what variables of several hosts say together, such as a client that is to send

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: configuration_files
 short_description: Put files of the configuration in place that are right together
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Tries files out together with all others of the configuration, by C(strongroom config check) on a copy. Only if it
     finds no error are they put in place. So a value that the check refuses reaches no daemon, and neither does a
@@ -32,7 +32,7 @@ options:
     default: []
   reload:
     description:
-      - The daemon that works with the files. Without it, nobody is told that they have changed.
+      - The daemon that works with the files. Without it, no one is notified that they have changed.
       - V(director) is the one that C(strongroom reload) reaches, V(agent) the service C(strongroom-agent), which is
         started if it does not run.
     type: str
@@ -134,10 +134,10 @@ def try_out(module, top, changes):
         if module.check_mode:
             return
         module.fail_json(msg="%s is not installed here" % module.params["command"])
-    code, said, error = module.run_command([program, "--quiet", "config", "check", planned])
+    code, output, error = module.run_command([program, "--quiet", "config", "check", planned])
     if code != 0:
-        told = (said + error).replace(planned, top).strip()
-        module.fail_json(msg="nothing was changed, for the configuration would not be right: " + told)
+        shown = (output + error).replace(planned, top).strip()
+        module.fail_json(msg="nothing was changed, for the configuration would not be right: " + shown)
 
 
 def put(module, top, texts):
@@ -150,9 +150,9 @@ def put(module, top, texts):
             os.unlink(path)
 
 
-def reason(said, error):
-    """The first error that a command told, without its id."""
-    lines = [line for line in (error + said).splitlines() if line.strip()]
+def reason(output, error):
+    """The first error that a command reported, without its id."""
+    lines = [line for line in (error + output).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("strongroom: error ")]
     line = (errors or lines or ["it gave no reason"])[0]
     return re.sub(r"^strongroom: error \[[^]]*\]: ", "", line)
@@ -160,32 +160,32 @@ def reason(said, error):
 
 def reload_director(module, program):
     """Have it read its files; why it does not, or nothing."""
-    code, said, error = module.run_command([program, "--json", "reload"])
-    return "" if code == 0 else reason(said, error) + "; see `systemctl status strongroom-director`"
+    code, output, error = module.run_command([program, "--json", "reload"])
+    return "" if code == 0 else reason(output, error) + "; see `systemctl status strongroom-director`"
 
 
-def last_reading(told):
+def last_reading(shown):
     """When the agent last read its files, or tried to. An agent of an older version says only the first."""
-    return told.get("configuration_tried", told.get("configuration_read", ""))
+    return shown.get("configuration_tried", shown.get("configuration_read", ""))
 
 
 def reload_agent(module, program, top):
     """Have it read its files; why it does not, or nothing."""
 
     def ask():
-        code, said, error = module.run_command([program, "--json", "agent", "--config", top, "show"])
-        return (json.loads(said), "") if code == 0 else ({}, reason(said, error))
+        code, output, error = module.run_command([program, "--json", "agent", "--config", top, "show"])
+        return (json.loads(output), "") if code == 0 else ({}, reason(output, error))
 
     before = last_reading(ask()[0])
     systemctl = module.get_bin_path("systemctl", required=True)
-    code, said, error = module.run_command([systemctl, "reload-or-restart", AGENT])
+    code, output, error = module.run_command([systemctl, "reload-or-restart", AGENT])
     if code != 0:
-        return reason(said, error)
+        return reason(output, error)
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
-        told, why = ask()
-        if last_reading(told) not in ("", before):
-            return told.get("configuration_refused", "")
+        shown, why = ask()
+        if last_reading(shown) not in ("", before):
+            return shown.get("configuration_refused", "")
         time.sleep(PAUSE_SECONDS)
     return (why or "it has not read them after %d s" % PATIENCE_SECONDS) + "; see `systemctl status %s`" % AGENT
 
@@ -200,6 +200,8 @@ def reload(module, top):
 
 def main():
     """Run as Ansible runs it."""
+    # Folders that are missing can be entered by daemons, whatever the host has for its users.
+    os.umask(0o022)
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "default": "/etc/strongroom"},

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: data_disk
 short_description: Make an XFS file system on a disk that is empty, and on no other
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Makes a file system on a disk only where there is nothing - no signature of a file system, of a volume manager or
     of an encryption, no partition table, nothing that uses it, and only zeros in its first 16 MiB.
@@ -64,10 +64,10 @@ LABEL_LENGTH = 12
 def tags(module, device):
     """What libblkid recognises, such as {"TYPE": "xfs"}; read from the disk, never from a cache."""
     program = module.get_bin_path("blkid", required=True)
-    code, said, error = module.run_command([program, "--probe", "--output", "export", device])
+    code, output, error = module.run_command([program, "--probe", "--output", "export", device])
     if code not in (0, 2):
         module.fail_json(msg="%s cannot be examined: %s" % (device, error.strip() or "ambivalent result"))
-    return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+    return dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
 
 
 def used_by(device):
@@ -81,7 +81,7 @@ def used_by(device):
 
 
 def has_data(device):
-    """Whether anything but zeros stands at the beginning."""
+    """Whether anything but zeros is at the beginning."""
     with open(device, "rb") as file:
         return any(file.read(CHECKED_BYTES))
 
@@ -105,9 +105,9 @@ def make(module, device):
     program = module.get_bin_path("mkfs.xfs", required=True)
     # Without -f: mkfs.xfs looks once more by itself.
     command = [program, "-q", "-m", "reflink=1,bigtime=1", "-L", module.params["label"], device]
-    code, said, error = module.run_command(command)
+    code, output, error = module.run_command(command)
     if code != 0:
-        module.fail_json(msg="%s: %s" % (device, (error or said).strip()))
+        module.fail_json(msg="%s: %s" % (device, (error or output).strip()))
 
 
 def main():

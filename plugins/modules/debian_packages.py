@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: debian_packages
 short_description: Install or remove packages of Debian on a host that has nothing but apt-get
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Does what M(ansible.builtin.apt) does, with C(apt-get) and C(dpkg-query) alone. That module needs python3-apt, which
     a minimal Debian lacks, so a check of such a host fails.
@@ -67,18 +67,20 @@ INSTALLED = re.compile(r"^Inst (\S+)", re.MULTILINE)
 def versions_of(module, names):
     """The versions of packages that are installed, by name."""
     command = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status} ${Version}\\n", *names]
-    _code, said, _error = module.run_command(command)
-    lines = [line.split(" ") for line in said.splitlines()]
+    _code, output, _error = module.run_command(command)
+    lines = [line.split(" ") for line in output.splitlines()]
     return {line[0]: line[2] for line in lines if len(line) == 3 and line[1] == "installed"}
 
 
 def apt_get(module, *words):
-    """Give a command; exit code, output, and what it said of errors on one line."""
+    """Give a command; exit code, output, and its errors on one line."""
     command = ["apt-get", "--yes", "--quiet", "--option=DPkg::Lock::Timeout=%d" % LOCK_SECONDS]
     command += ["--option=Dpkg::Options::=--force-confdef", "--option=Dpkg::Options::=--force-confold", *words]
-    code, said, error = module.run_command(command, environ_update={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"})
+    code, output, error = module.run_command(
+        command, environ_update={"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    )
     lines = [line[3:] for line in error.splitlines() if line.startswith("E: ")]
-    return code, said, "; ".join(lines) or " ".join((error or said).split())[-400:]
+    return code, output, "; ".join(lines) or " ".join((error or output).split())[-400:]
 
 
 def install_words(module):
@@ -94,19 +96,19 @@ def lacking(module, found):
     wanted = [name.partition("=") for name in module.params["names"]]
     missing = [name for name, _is, version in wanted if name not in found or (version and found[name] != version)]
     if module.params["state"] == "latest" and not missing:
-        _code, said, _error = apt_get(module, "--simulate", *install_words(module))
+        _code, output, _error = apt_get(module, "--simulate", *install_words(module))
         own = [name for name, _is, _version in wanted]
-        missing = [name for name in INSTALLED.findall(said) if name in own]
+        missing = [name for name in INSTALLED.findall(output) if name in own]
     return missing
 
 
 def change(module, words):
     """Give the command that changes packages, with new lists if that is wanted and helps; fail if it does."""
-    code, _said, error = apt_get(module, *words)
+    code, _output, error = apt_get(module, *words)
     if code != 0 and module.params["refresh"] and words[0] == "install":
-        code, _said, error = apt_get(module, "update")
+        code, _output, error = apt_get(module, "update")
         if code == 0:
-            code, _said, error = apt_get(module, *words)
+            code, _output, error = apt_get(module, *words)
     if code != 0:
         module.fail_json(msg="`apt-get %s` failed: %s" % (" ".join(words), error))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ktls_info
 short_description: Say whether the kernel does TLS, and prove it
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Reports the C(tls) module, the counters of C(/proc/net/tls_stat), which versions the OpenSSL of the host hands over,
     whether the processor has AES, and what the network cards take off the processor.
@@ -200,8 +200,8 @@ def probe():
 def openssl(module):
     """The host's OpenSSL, and what it hands over in TLS 1.3."""
     program = module.get_bin_path("openssl")
-    said = module.run_command([program, "version"])[1] if program else ""
-    found = re.search(r"(\d+)\.(\d+)\.(\d+)", said)
+    output = module.run_command([program, "version"])[1] if program else ""
+    found = re.search(r"(\d+)\.(\d+)\.(\d+)", output)
     if found is None:
         return {"version": "", "sends": False, "receives": False}
     # OpenSSL 3.0 and 3.1 hand over receiving in TLS 1.2 only.
@@ -214,25 +214,25 @@ def openssl(module):
 
 def features(text):
     """What `ethtool --show-features` says of TLS."""
-    told = {}
+    listed = {}
     for key, feature in FEATURES.items():
         found = re.search(r"^\s*%s: (on|off)( \[fixed\])?" % feature, text, re.MULTILINE)
-        told[key] = "unable" if not found or (found[1] == "off" and found[2]) else found[1]
-    return told
+        listed[key] = "unable" if not found or (found[1] == "off" and found[2]) else found[1]
+    return listed
 
 
 def interfaces(module):
     """The network cards."""
     program = module.get_bin_path("ethtool")
-    told = []
+    listed = []
     for name in sorted(os.listdir("/sys/class/net")) if os.path.isdir("/sys/class/net") else []:
         device = "/sys/class/net/%s/device" % name
         if not os.path.exists(device):
             continue
         text = module.run_command([program, "--show-features", name])[1] if program else ""
         driver = os.path.basename(os.path.realpath(device + "/driver"))
-        told.append({"interface": name, "driver": driver if driver != "driver" else "", **features(text)})
-    return told
+        listed.append({"interface": name, "driver": driver if driver != "driver" else "", **features(text)})
+    return listed
 
 
 def main():

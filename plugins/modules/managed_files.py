@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: managed_files
 short_description: Put several files in place, or away, in one step
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Brings all files of a role in line with one connection, where a task a file would take one each. A fleet of many
     hosts is done sooner.
@@ -36,7 +36,7 @@ options:
         default: "0644"
       validate:
         description: >-
-          A command that looks at the text first, with C(%s) for the name of a file that holds it. In check mode it is
+          A command that checks the text first, with C(%s) for the name of a file that holds it. In check mode it is
           left out where its program is not installed yet.
         type: str
         default: ""
@@ -102,7 +102,9 @@ def mode_of(module, wanted):
     try:
         return int(wanted["mode"], 8)
     except ValueError:
-        return module.fail_json(msg="%s: mode %r is no octal number; one is '0644'" % (wanted["path"], wanted["mode"]))
+        return module.fail_json(
+            msg="%s: mode %r is not an octal number; one is '0644'" % (wanted["path"], wanted["mode"])
+        )
 
 
 def prepare(module, wanted):
@@ -118,10 +120,10 @@ def prepare(module, wanted):
     words = shlex.split(command)
     if module.check_mode and module.get_bin_path(words[0]) is None:
         return part
-    code, said, error = module.run_command([word.replace("%s", part) for word in words])
+    code, output, error = module.run_command([word.replace("%s", part) for word in words])
     if code != 0:
-        told = (error + said).replace(part, wanted["path"]).strip()
-        module.fail_json(msg="nothing was changed, for %s would not be right: %s" % (wanted["path"], told))
+        messages = (error + output).replace(part, wanted["path"]).strip()
+        module.fail_json(msg="nothing was changed, for %s would not be right: %s" % (wanted["path"], messages))
     return part
 
 
@@ -135,6 +137,8 @@ def put(module, part, wanted, mode):
 
 def main():
     """Run as Ansible runs it."""
+    # Folders that are missing can be entered by daemons, whatever the host has for its users.
+    os.umask(0o022)
     module = AnsibleModule(
         argument_spec={
             "files": {

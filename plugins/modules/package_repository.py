@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: package_repository
 short_description: Take over a signed apt repository, as a whole or not at all
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Copies an apt repository, such as C(make packages) makes, from a folder of the host or from a web server. Every file
     is compared with what the index says of it, and apt verifies the index with the key that is given. Only then does
@@ -141,13 +141,13 @@ class Source:
         except OSError as error:
             raise RepositoryError("%s/%s: %s" % (self.name, place, error)) from error
         if left != 0 or found.hexdigest() != digest:
-            raise RepositoryError("%s/%s is not what the index says of it" % (self.name, place))
+            raise RepositoryError("%s/%s does not match the index of it" % (self.name, place))
 
 
 def place_of(name):
     """A path that stays inside. Raises RepositoryError."""
     if not PLACE.fullmatch(name):
-        raise RepositoryError("the index names %r, which is no path of a repository" % name)
+        raise RepositoryError("the index names %r, which is not a path of a repository" % name)
     return name
 
 
@@ -251,12 +251,12 @@ def verify(module, folder, suites):
             "Acquire::Languages": "none",
         }
         options = ["--option=%s=%s" % pair for pair in settings.items()]
-        code, said, error = module.run_command(
+        code, output, error = module.run_command(
             ["apt-get", "--quiet", "update", *options], environ_update={"LC_ALL": "C.UTF-8"}
         )
     if code != 0:
-        told = "; ".join(line for line in (error or said).splitlines() if line.startswith(("E:", "Err:")))
-        raise RepositoryError("it is not signed by the key that was given, or not whole: %s" % (told or error))
+        messages = "; ".join(line for line in (error or output).splitlines() if line.startswith(("E:", "Err:")))
+        raise RepositoryError("it is not signed by the key that was given, or not whole: %s" % (messages or error))
 
 
 def put_in_place(path, new):
@@ -314,6 +314,8 @@ def take_over(module, source, path, suites):
 
 def main():
     """Run as Ansible runs it."""
+    # Folders that are missing can be entered by daemons, whatever the host has for its users.
+    os.umask(0o022)
     module = AnsibleModule(
         argument_spec={
             "source": {"type": "str", "required": True},

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: strongroom_client
 short_description: Let a client join, wait for it, revoke or remove it
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Brings a client to a state at the director. Clients are asked for and removed by the director's API.
   - Enrolment tokens and revocation are the authority's, so V(present) of a client that is not known yet and V(revoked)
@@ -38,7 +38,7 @@ options:
   group:
     description:
       - With V(present), the group whose jobs the client gets when it joins (Client Group of JobDefs).
-      - A client that is known already and is not of this group fails, because its group stands in its file, which the
+      - A client that is known already and is not of this group fails, because its group is in its file, which the
         role P(strongroom.backup.agent#role) writes.
     type: str
   lifetime:
@@ -223,8 +223,8 @@ def present(task):
     if fitting:
         return {"changed": False, "token": brief(fitting[0])}
     done = task.withdraw(entries)
-    told = "made an enrolment token for %s%s" % (task.name, ", group " + group if group else "")
-    result = {"changed": True, "done": [*done, told]}
+    text = "made an enrolment token for %s%s" % (task.name, ", group " + group if group else "")
+    result = {"changed": True, "done": [*done, text]}
     if not task.module.check_mode:
         options = token_options(
             name=task.name, group=group, lifetime=parameters["lifetime"], new_client=parameters["new_client"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: strongroom_info
 short_description: What a director knows of clients, jobs, backups and storage
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Asks the director's API, and changes nothing. Everything is about what the credential may see.
 author:
@@ -161,24 +161,24 @@ def storages(director, problems):
 
 def gather(director, wanted, names):
     """What was asked for."""
-    told = {}
+    gathered = {}
     status = director.get("/status") if {"status", "expiries", "storage"} & wanted else {}
     found = chosen_clients(director, names) if {"clients", "backups"} & wanted or names else {}
     if "status" in wanted:
-        told["status"] = {name: value for name, value in status.items() if name != "expiries"}
+        gathered["status"] = {name: value for name, value in status.items() if name != "expiries"}
     if "clients" in wanted:
-        told["clients"] = found
+        gathered["clients"] = found
     if "jobs" in wanted:
-        told["jobs"] = [one for one in director.pages("/jobs") if not names or one["client"] in names]
+        gathered["jobs"] = [one for one in director.pages("/jobs") if not names or one["client"] in names]
     if "backups" in wanted:
-        told["backups"] = newest(director, found)
+        gathered["backups"] = newest(director, found)
     if "expiries" in wanted:
-        told["expiries"] = status["expiries"]
+        gathered["expiries"] = status["expiries"]
     if "storage" in wanted:
-        told["storage"] = storages(director, status["problems"])
+        gathered["storage"] = storages(director, status["problems"])
     if "configuration" in wanted:
-        told["configuration"] = resources(director)
-    return told
+        gathered["configuration"] = resources(director)
+    return gathered
 
 
 def main():
@@ -193,10 +193,10 @@ def main():
         supports_check_mode=True,
     )
     try:
-        told = gather(Director(module.params), set(module.params["gather"]), module.params["clients"])
+        gathered = gather(Director(module.params), set(module.params["gather"]), module.params["clients"])
     except DirectorError as error:
         module.fail_json(msg=str(error), error_id=error.error_id)
-    module.exit_json(changed=False, **told)
+    module.exit_json(changed=False, **gathered)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: strongroom_job
 short_description: Run a job of the director, and wait for its result
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Starts a run of a Job resource by the director's API, and returns how it ended.
   - Every use starts a run, so the task is always changed.
@@ -50,7 +50,7 @@ options:
     default: false
 attributes:
   check_mode:
-    description: No job is run. What would be run is said, and with O(estimate) how many files and bytes it has.
+    description: No job is run. What would be run is reported, and with O(estimate) how many files and bytes it has.
     support: full
   diff_mode:
     description: There is nothing to compare.
@@ -165,16 +165,16 @@ def say(module, director):
     if job is None:
         raise DirectorError("the director has no job %r that you may see" % parameters["job"], "unknown-name")
     level, client = (parameters[name] or job[name] for name in ("level", "client"))
-    told = "would run job %s on %s%s" % (job["name"], client, ", level " + level if level else "")
+    text = "would run job %s on %s%s" % (job["name"], client, ", level " + level if level else "")
     if not parameters["estimate"]:
-        module.exit_json(changed=True, msg=told + "; nothing was started")
+        module.exit_json(changed=True, msg=text + "; nothing was started")
     run = director.post("/estimates", {"job": job["name"]})
     run = director.await_run(run, parameters["timeout"])
     if run["state"] not in ("done", "incomplete"):
         why = run["error"] or run["reason"] or "it is still %s" % run["state"]
         module.fail_json(msg="the estimate of job %s: %s" % (job["name"], why), **result_of(run))
-    told += ": %d files, %d bytes; nothing was stored" % (run["files"], run["bytes"])
-    module.exit_json(changed=True, msg=told, **result_of(run))
+    text += ": %d files, %d bytes; nothing was stored" % (run["files"], run["bytes"])
+    module.exit_json(changed=True, msg=text, **result_of(run))
 
 
 def main():

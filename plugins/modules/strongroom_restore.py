@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: strongroom_restore
 short_description: Restore files of a client's backup to a client
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Chooses a snapshot of a client by its date or id, has an agent restore it by the director's API, and returns the
     result.
@@ -62,7 +62,7 @@ options:
       - With V(always) contents are compared and differences written, with V(if-changed) files of the same size and
         time are taken for equal, with V(if-newer) only older ones are written, with V(never) only what is missing is
         made.
-      - Without it, what Replace of the Restore job says.
+      - Without it, as set by Replace of the Restore job.
     type: str
     choices: [always, if-changed, if-newer, never]
     aliases: [replace]
@@ -255,8 +255,8 @@ def refuse_set_back(director, client, job):
     for missed in director.get("/missed-snapshots"):
         if client in (None, missed["client"]) and job in (None, missed["job"]):
             raise DirectorError(
-                "snapshot %s of %s, the newest known of job %s, is gone from storage %s: somebody removed it there, or "
-                "the store shows an earlier state; give a date, or the id of a snapshot"
+                "snapshot %s of %s, the newest known of job %s, is missing from storage %s: it was deleted there, or "
+                "the storage was set back to an earlier state; give a date, or the id of a snapshot"
                 % (missed["id"][:8], missed["client"], missed["job"], missed["storage"]),
                 "set-back",
             )
@@ -312,12 +312,12 @@ def tried(module, director, body):
     entries, more = entries_of(director.log(run))
     lines = ["%s %s\n" % (one["action"], one["path"]) for one in entries]
     lines += ["... and %d more\n" % more] if more else []
-    told = {"entries": entries, "entries_left_out": more, "diff": {"before": "", "after": "".join(lines)}}
-    return run, actions, told
+    listed = {"entries": entries, "entries_left_out": more, "diff": {"before": "", "after": "".join(lines)}}
+    return run, actions, listed
 
 
 def is_changed(run, actions):
-    """Whether anything is other than before; as long as the run goes on, that is to be expected."""
+    """Whether anything is other than before; as long as the run continues, that is to be expected."""
     return bool(sum(actions.get(name, 0) for name in CHANGES)) if run["ended"] else True
 
 
@@ -328,18 +328,18 @@ def restore(module):
         return {"changed": False, "msg": "%s exists, so nothing was restored" % parameters["creates"]}
     director = Director(parameters)
     snapshot = chosen(module, director)
-    body, told = body_of(parameters, snapshot), {}
+    body, listed = body_of(parameters, snapshot), {}
     dry = {"wait": True} if module.check_mode or module._diff else {}
     asked = module.params
     module.params = {**asked, **dry}
     if dry:
-        run, actions, told = tried(module, director, body)
+        run, actions, listed = tried(module, director, body)
     module.params = asked
     if not module.check_mode:
         run, actions = ended(module, director, body)
     return {
         **result_of(run),
-        **told,
+        **listed,
         "changed": is_changed(run, actions),
         "actions": actions,
         "snapshot": snapshot["id"],

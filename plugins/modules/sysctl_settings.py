@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: sysctl_settings
 short_description: Keep a group of kernel settings in one file, and in effect
-version_added: 0.1.0
+version_added: 0.9.0
 description:
   - Writes one file in C(/etc/sysctl.d) and brings the kernel in line with it, in one step.
   - The value that the kernel had before is kept. It is put back when a setting is no longer wanted, so going back to an
@@ -135,8 +135,8 @@ class Group:
             self._put(self.path, new_text)
         # Only now: had a step before failed, the next run would still know the values of before.
         if self.refused and not self.in_container():
-            told = ", ".join("%s: %s" % pair for pair in sorted(self.refused.items()))
-            self.module.warn("the kernel refused " + told)
+            listed = ", ".join("%s: %s" % pair for pair in sorted(self.refused.items()))
+            self.module.warn("the kernel refused " + listed)
         kept = {name: value for name, value in remembered.items() if name in self.wanted}
         self._put(self.memory_path, json.dumps(kept, sort_keys=True) + "\n" if kept else "")
         return {
@@ -205,8 +205,8 @@ class Group:
             return
         for name, value in self.before.items():
             self.host.write(name, value)
-        told = ", ".join("%s = %s" % (name, self.wanted[name]) for name in self.not_valid)
-        self.module.fail_json(msg="the kernel does not take %s; nothing was changed, correct the inventory" % told)
+        listed = ", ".join("%s = %s" % (name, self.wanted[name]) for name in self.not_valid)
+        self.module.fail_json(msg="the kernel does not take %s; nothing was changed, correct the inventory" % listed)
 
     def _report(self, name, overridden):
         wanted, effective = self.wanted[name], self.host.read(name)
@@ -258,15 +258,17 @@ def wanted_of(module):
     wanted = {}
     for name, value in module.params["settings"].items():
         if not sysctl.NAME.match(name):
-            module.fail_json(msg="%r is no name of a kernel setting; one is net.core.rmem_max" % name)
+            module.fail_json(msg="%r is not a name of a kernel setting; one is net.core.rmem_max" % name)
         if isinstance(value, (dict, list, bool)) or value is None or "\n" in str(value):
-            module.fail_json(msg="%s: %r is no value of a kernel setting; give numbers or words" % (name, value))
+            module.fail_json(msg="%s: %r is not a value of a kernel setting; give numbers or words" % (name, value))
         wanted[name.replace("/", ".")] = sysctl.normal(value)
     return wanted
 
 
 def main():
     """Run as Ansible runs it."""
+    # Folders that are missing can be entered by daemons, whatever the host has for its users.
+    os.umask(0o022)
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},

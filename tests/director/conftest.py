@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 600
 
 
 class House:
-    """The appliance in a folder; web1 and db1 are connected, web2 is away."""
+    """The appliance in a folder; web1 and db1 are connected, web2 is unreachable."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -59,7 +59,7 @@ class House:
         self._answer()
 
     def command(self, *words, given="", exit_code=0):
-        """Give a command of the engine; the objects that it prints."""
+        """Give a command of the engine; the objects that it prints, as an array or a line each."""
         done = subprocess.run(
             ["strongroom", "--json", *words],
             env=self.environment,
@@ -70,6 +70,8 @@ class House:
             check=False,
         )
         assert done.returncode == exit_code, (words, done.stdout, done.stderr)
+        if done.stdout.startswith("["):
+            return json.loads(done.stdout)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def join(self, name, token):

@@ -31,7 +31,7 @@ Profile {{
 
 
 def make(appliance: MadeAppliance) -> None:
-    """Start the daemons. Members have joined; db1 is without TLS, and web2 is away."""
+    """Start the daemons. Members have joined; db1 is without TLS, and web2 is unreachable."""
     data = appliance.folder / "data"
     data.mkdir()
     (data / "letter").write_text("Dear all\n")

@@ -73,7 +73,7 @@ def test_a_director_that_does_not_answer_gets_nothing(other_tree, run_module, mo
 
 @pytest.fixture
 def agent(house, tmp_path, monkeypatch):
-    """An agent in a folder of its own, and a systemctl that reloads it."""
+    """An agent in its own folder, and a systemctl that reloads it."""
     told = house.command("ca", "token", "--group", "servers", "--names", "web77", "--out", "-", "--ca", house.ca)
     house.join("web77", told[-1]["token"])
     top = house.folder / "web77/etc"

@@ -20,7 +20,7 @@ def test_everything_is_told(house, run_module):
     assert told["backups"]["web1"]["id"] == web1["last_run"]["snapshot"]
     assert {one["name"] for one in told["jobs"]} >= {"web1", "web2", "db1", "housekeeping"}
     assert {one["kind"] for one in told["expiries"]} >= {"agent", "operator", "authority"}
-    # The disk of whoever runs the tests may be nearly full.
+    # The disk of anyone who runs the tests may be nearly full.
     assert all(one["event"].startswith("disk-") for one in told["storage"]["vault"]["problems"])
     assert told["storage"]["vault"]["directives"]["Password"] == "***"
 

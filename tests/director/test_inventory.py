@@ -72,7 +72,7 @@ def test_clients_are_hosts_in_groups_of_what_is_known_of_them(house, inventory):
     assert hosts(told, "tls_off") == ["db1"]
     assert "web1" in hosts(told, "tls_tls") + hosts(told, "tls_ktls")
     assert "web1" in hosts(told, "connected")
-    assert "web2" in hosts(told, "away")
+    assert "web2" in hosts(told, "offline")
     assert hosts(told, "failed") == ["db1"]
     assert "web1" not in hosts(told, "late")
     variables = plain(told, "web1")

@@ -22,7 +22,8 @@ PLUGINS = {
     "filter": sorted(path.stem for path in (PROJECT / "plugins/filter").glob("*.yml")),
     **{kind: sorted(path.stem for path in (PROJECT / "plugins" / kind).glob("*.py")) for kind in KINDS},
 }
-LARGEST_BYTES = 200_000
+# A tenth more than it has now: what grows it by more is checked.
+LARGEST_BYTES = 220_000
 
 
 def run(*command, folder, **variables):

@@ -59,7 +59,7 @@ def test_a_run_ends_at_once_and_says_why(play, playbook, words):
     assert "Gathering Facts" not in output
 
 
-def test_where_it_runs_the_run_goes_on(play):
+def test_where_it_runs_the_run_continues(play):
     _code, output = play("examine.yml", "active")
     assert "strongroom-director does not run" not in output
     assert "PLAY [Look at the hosts]" in output

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.strongroom.backup.plugins.module_utils.in_force import in_force
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -62,6 +63,7 @@ AGENT_CHANGES = [
     ("strongroom_shards", 2, 1, ["-Shards = 0", "+Shards = 2"]),
     ("strongroom_upload_queue_size", 32, 1, ["-Upload Queue Size = 128", "+Upload Queue Size = 32"]),
     ("strongroom_lru_size", 262144, 1, ["-Lru Size = 32768", "+Lru Size = 262144"]),
+    ("strongroom_nice", 19, 1, ["-Nice = 10", "+Nice = 19"]),
     ("strongroom_acls", False, 1, ["-ACL Support = yes", "+ACL Support = no"]),
     ("strongroom_xattrs", False, 1, ["-XAttr Support = yes", "+XAttr Support = no"]),
     ("strongroom_maximum_workers", 3, 0, ["-Maximum Workers = 0", "+Maximum Workers = 3"]),
@@ -83,7 +85,6 @@ AGENT_CHANGES = [
     ("strongroom_exclude", ["/proc"], 1, None),
     ("strongroom_one_filesystem", False, 1, ["-OneFS = yes", "+OneFS = no"]),
     ("strongroom_agent_group", "databases", 1, ['-Job Defs = "servers"', '+Job Defs = "databases"']),
-    ("strongroom_nice", 19, 2, ["-Nice=10", "+Nice=19"]),
     ("strongroom_cpu_weight", 5, 2, ["-CPUWeight=20", "+CPUWeight=5"]),
     ("strongroom_io_weight", 7, 2, ["-IOWeight=20", "+IOWeight=7"]),
     ("strongroom_memory_high", "1G", 2, ["+MemoryHigh=1G"]),
@@ -121,9 +122,9 @@ def test_every_variable_of_the_agent_is_tried():
 TUNED = """
 import sys
 from pathlib import Path
-from strongroom.measure.tuning.axes import axes, changeable_names, searched_names
-from strongroom.measure.tuning.inventory import inventory_text, write_inventory
-from strongroom.measure.tuning.search import DEFAULTS
+from strongroom.cli.measure.tuning.axes import axes, changeable_names, searched_names
+from strongroom.cli.tune_report import inventory_text, write_inventory
+from strongroom.cli.measure.tuning.search import DEFAULTS
 found = axes(searched_names(over_link=True), changeable_names(over_link=True), cores=8,
              available_bytes=16 << 30, is_far=True, over_link=True)
 values = {one: (*one.downward, *one.upward, *one.others) for one in found}
@@ -323,3 +324,96 @@ def test_an_ipv6_address_with_a_port_has_brackets(role, expression, expected):
     one = Role(role, strongroom_agent_group="servers", strongroom_engine_appliance="vault", **IPV6)
     templar = Templar(loader=DataLoader(), variables={name: trusted(value) for name, value in one.variables.items()})
     assert templar.template(trust_as_template(expression)) == expected
+
+
+def monitoring_in_force(root, parts, made=("prometheus", "node"), **variables):
+    """What report.yml finds of the role's files of a host, below this folder; `made`: what the role has set up."""
+    role = Role("monitoring", strongroom_monitoring_parts=parts, **variables)
+    for template, path in (
+        ("prometheus.j2", "etc/default/prometheus"),
+        ("node-exporter.j2", "etc/default/prometheus-node-exporter"),
+        ("grafana.conf.j2", "etc/systemd/system/grafana-server.service.d/50-strongroom.conf"),
+        ("grafana.sources.j2", "etc/apt/sources.list.d/strongroom-grafana.sources"),
+        ("grafana-datasource.yml.j2", "etc/grafana/provisioning/datasources/strongroom.yml"),
+    ):
+        if "grafana" in template and "grafana" not in parts:
+            continue
+        if "sources" in template and not variables.get("strongroom_monitoring_grafana_repository"):
+            continue
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(role.file(template))
+    (root / "etc/prometheus").mkdir()
+    (root / "etc/prometheus/prometheus.yml").write_text(
+        "global:\n  scrape_interval: %s\n" % role.variables["strongroom_monitoring_interval"]
+    )
+    asked = yaml.safe_load((role.folder / "tasks/report.yml").read_text())[0]["ansible.builtin.shell"]["cmd"]
+    done = subprocess.run(
+        ["sh", "-c", asked.replace(" /etc/", f" {root}/etc/")],
+        env={"PATH": "/usr/bin:/bin", "UNITS": "", "PLACES": "", **{one.upper(): str(root) for one in made}},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = {"units": ["prometheus"], "wanted": ["prometheus"], "lines": done.stdout.splitlines(), "exported": {}}
+    return in_force("monitoring", {"strongroom_monitoring_in_force": found}, role.options)
+
+
+def test_the_report_tells_what_prometheus_and_grafana_work_with(tmp_path):
+    wanted = {
+        "strongroom_monitoring_listen": "127.0.0.1:9091",
+        "strongroom_monitoring_retention": "90d",
+        "strongroom_monitoring_retention_size": "20GB",
+        "strongroom_monitoring_interval": "1m",
+        "strongroom_monitoring_node_address": "192.0.2.41:9101",
+        "strongroom_monitoring_grafana_source": "repository",
+        "strongroom_monitoring_grafana_repository": "https://apt.example.org",
+        "strongroom_monitoring_grafana_listen": "[2001:db8::41]:3001",
+        "strongroom_monitoring_grafana_password_file": "/root/grafana.password",
+        "strongroom_monitoring_grafana_user": "grafana",
+    }
+    told = monitoring_in_force(tmp_path, ["node", "prometheus", "grafana"], **wanted)
+    assert {name: told[name] for name in wanted} == wanted
+    assert "strongroom_monitoring_grafana_user_password" not in told
+
+
+def test_the_report_tells_defaults_of_grafana_as_they_are_wanted(tmp_path):
+    told = monitoring_in_force(tmp_path, ["node", "prometheus", "grafana"])
+    defaults = Role("monitoring").options
+    for name in ("grafana_source", "grafana_listen", "grafana_repository", "grafana_password_file", "grafana_user"):
+        name = "strongroom_monitoring_" + name
+        assert told[name] == defaults[name]["default"], name
+
+
+def test_the_report_tells_nothing_of_a_prometheus_that_somebody_else_keeps(tmp_path):
+    told = monitoring_in_force(tmp_path, ["node", "prometheus"], made=[])
+    assert set(told) == {"strongroom_monitoring_state", "strongroom_monitoring_parts"}
+
+
+def test_the_report_tells_nothing_of_a_grafana_that_is_not_there(tmp_path):
+    assert not [name for name in monitoring_in_force(tmp_path, ["node", "prometheus"]) if "grafana" in name]
+
+
+@pytest.mark.parametrize(
+    ("is_there", "told"), [(True, "/srv/export"), (False, "differs: nothing was written to /srv/export")]
+)
+def test_the_report_tells_whether_files_for_a_prometheus_elsewhere_were_written(is_there, told):
+    exported = {"folder": "/srv/export", "there": is_there}
+    found = {"units": [], "wanted": [], "lines": [], "exported": exported}
+    options = Role("monitoring").options
+    assert (
+        in_force("monitoring", {"strongroom_monitoring_in_force": found}, options)["strongroom_monitoring_export"]
+        == told
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "own", "source", "told"), [(3, 10, "default", 3), (3, 12, "myself.conf:4", 12), (15, 12, "unit", 15)]
+)
+def test_the_report_tells_the_niceness_that_jobs_have(asked, own, source, told):
+    found = {
+        "name": "web1",
+        "agent": {"name": "web1", "knobs": {"nice": {"value": own, "source": source}}},
+        "unit": [],
+        "director": {"Client": {"web1": {"Nice": asked}}},
+    }
+    assert in_force("agent", {"strongroom_agent_in_force": found}, AGENT.options)["strongroom_nice"] == told

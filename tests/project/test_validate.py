@@ -20,7 +20,7 @@ LINE = re.compile(r"^(?P<hosts>\S.*?): (?P<text>(?:strongroom_|ansible_host).*?)
 
 
 class Fleet:
-    """The example inventory, with changes; where it stands nobody answers."""
+    """The example inventory, with changes; where it stands no one answers."""
 
     def __init__(self, folder):
         self.inventory = folder / "inventory"
@@ -98,6 +98,20 @@ def test_each_kind_of_fault_is_listed_at_once_with_file_and_line(fleet):
     }
 
 
+def test_the_place_is_found_in_each_of_several_inventories(fleet, tmp_path):
+    edits = tmp_path / "edits"
+    (edits / "host_vars").mkdir(parents=True)
+    (edits / "hosts.yml").write_text("all: {hosts: {db1: {}, web1: {strongroom_nice: 51}}}\n")
+    (edits / "host_vars/db1.yml").write_text("strongroom_nice: 50\n")
+    fleet.write("host_vars/db1.yml", strongroom_nice=40)
+    fleet.write("host_vars/web2.yml", strongroom_shards=-1)
+    assert fleet.faults("-i", edits) == {
+        ("db1", "strongroom_nice", f"{edits}/host_vars/db1.yml:1"),
+        ("web1", "strongroom_nice", f"{edits}/hosts.yml:1"),
+        ("web2", "strongroom_shards", f"{fleet.inventory}/host_vars/web2.yml:1"),
+    }
+
+
 def test_what_the_appliance_has_must_fit_together(fleet):
     fleet.write(
         "host_vars/vault.yml",
@@ -121,6 +135,29 @@ def test_what_the_appliance_has_must_fit_together(fleet):
         "strongroom_groups.fileset",
         "strongroom_groups.retention",
         "strongroom_retention",
+    }
+
+
+def test_a_fault_hides_no_other(fleet):
+    fleet.write("host_vars/db1.yml", strongroom_agent_group="databses")
+    fleet.write(
+        "host_vars/vault.yml",
+        strongroom_schedules=[{"name": "Weekly", "runs": ["Fulll sun at 3:00"]}],
+        strongroom_retention=[{"name": "Long", "daily": 30, "hourly": 3}, {"name": "Usual", "daily": "many"}],
+        strongroom_groups=[
+            {"name": "databases", "schedule": "Weekley", "retention": "Longer", "directives": {"Priorty": 5}},
+            {"name": "file_servers", "schedule": "Nightly", "retention": "Long"},
+            {"name": "small_vms", "schedule": "Nightly", "retention": "Usual"},
+        ],
+    )
+    assert {found[:2] for found in fleet.faults()} == {
+        ("db1", "strongroom_agent_group"),
+        ("vault", "strongroom_schedules[1].runs[1]"),
+        ("vault", "strongroom_retention[1].hourly"),
+        ("vault", "strongroom_retention[2].daily"),
+        ("vault", "strongroom_groups[1].directives.Priorty"),
+        ("vault", "strongroom_groups.schedule"),
+        ("vault", "strongroom_groups.retention"),
     }
 
 
@@ -169,7 +206,7 @@ def test_every_playbook_checks_before_it_reaches_a_host(fleet, playbook):
     more = ["-e", "client=db1", "-e", "target=/var/tmp/x"] if playbook in ("restore.yml", "remove.yml") else []
     code, output = fleet.play(playbook, *more)
     assert code != 0
-    assert "strongroom_nice: 50 is not between -20 and 19 (host_vars/db1.yml:1)" in output
+    assert "strongroom_nice: 50 is not between 0 and 19 (host_vars/db1.yml:1)" in output
     assert "UNREACHABLE" not in output
     assert "Gathering Facts" not in output
 
@@ -193,3 +230,17 @@ def test_the_schema_for_editors_knows_every_variable():
     unknown = re.compile(next(iter(schema["patternProperties"])))
     assert unknown.search("strongroom_compresion")
     assert not any(unknown.search(name) for name in OPTIONS)
+
+
+@pytest.mark.parametrize(
+    "inventory", sorted(PROJECT.glob("appliance/engine/tests/golden/*/inventory")), ids=lambda path: path.parent.name
+)
+def test_the_example_inventory_of_every_release_is_valid(inventory):
+    done = subprocess.run(
+        ["ansible-playbook", "-i", inventory, "validate.yml"],
+        cwd=PROJECT / "ansible",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

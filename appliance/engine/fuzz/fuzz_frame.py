@@ -13,7 +13,7 @@ import atheris
 from sealed_objects import run
 
 with atheris.instrument_imports(include=["strongroom"]):
-    from strongroom.errors import ProtocolError
+    from strongroom.base.errors import ProtocolError
     from strongroom.net.storage.frames import FrameReader, decode_frame, encode_start
     from strongroom.net.storage.protocol import (
         CommitUpload,
@@ -25,7 +25,7 @@ with atheris.instrument_imports(include=["strongroom"]):
         StorageHello,
         StorageWelcome,
         UploadData,
-        Vouching,
+        Verdicts,
         decode,
         decode_infos,
         encode,
@@ -40,7 +40,7 @@ HEADERS = (
     PutObject("leases", "12" * 16, "new"),
     UploadData(3, "packs"),
     CommitUpload(3, "ab" * 32, "publish"),
-    Vouching("packs", ("ab" * 32,), True),
+    Verdicts("packs", ("ab" * 32,), True),
     RequestFailure("store", "no space"),
 )
 

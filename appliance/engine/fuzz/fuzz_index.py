@@ -16,13 +16,13 @@ import atheris
 from sealed_objects import KEY, PUT, OneObject, cut, joined, run
 
 with atheris.instrument_imports(include=["strongroom"]):
-    from strongroom.content.ciphers import NONE, open_object, seal_object
-    from strongroom.content.digests import object_name
-    from strongroom.errors import DamageError
-    from strongroom.repo.block_columns import BlockColumns
-    from strongroom.repo.index.objects import read_index_object, write_index_object
-    from strongroom.repo.keys.owners import SHARED
-    from strongroom.repo.packs import PackFooter
+    from strongroom.base.errors import DamageError
+    from strongroom.engine.content.ciphers import NONE, open_object, seal_object
+    from strongroom.engine.content.digests import object_name
+    from strongroom.engine.repository.block_columns import BlockColumns
+    from strongroom.engine.repository.index.objects import read_index_object, write_index_object
+    from strongroom.engine.repository.keys.owners import SHARED
+    from strongroom.engine.repository.packs import PackFooter
 
 from blake3 import blake3
 

@@ -18,11 +18,11 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["strongroom"]):
-    from strongroom.errors import DamageError
-    from strongroom.repo.listing.page import decode_page, encode_page
-    from strongroom.rows.rows import CHANGED, UNREADABLE, Rows, new_rows
-    from strongroom.rows.views import views
-    from strongroom.scan.attributes import encode_xattrs
+    from strongroom.base.errors import DamageError
+    from strongroom.engine.repository.listing.page import decode_page, encode_page
+    from strongroom.engine.rows.rows import CHANGED, UNREADABLE, Rows, new_rows
+    from strongroom.engine.rows.views import views
+    from strongroom.engine.scan.attributes import encode_xattrs
 
 
 def check_page(data: bytes) -> None:

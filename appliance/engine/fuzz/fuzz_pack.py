@@ -16,12 +16,12 @@ import atheris
 from sealed_objects import KEY, PUT, OneObject, run
 
 with atheris.instrument_imports(include=["strongroom"]):
-    from strongroom.content.ciphers import NONE, seal_object
-    from strongroom.errors import StrongroomError
-    from strongroom.repo.block_columns import BlockColumns, encode_head, encode_tail
-    from strongroom.repo.keys.owners import SHARED
-    from strongroom.repo.keys.roles import footer_key
-    from strongroom.repo.packs import read_footer
+    from strongroom.base.errors import StrongroomError
+    from strongroom.engine.content.ciphers import NONE, seal_object
+    from strongroom.engine.repository.block_columns import BlockColumns, encode_head, encode_tail
+    from strongroom.engine.repository.keys.owners import SHARED
+    from strongroom.engine.repository.keys.roles import footer_key
+    from strongroom.engine.repository.packs import read_footer
 
 from blake3 import blake3
 

@@ -16,11 +16,11 @@ import msgspec
 from sealed_objects import KEY, PRIVATE, PUT, cut, joined, run
 
 with atheris.instrument_imports(include=["strongroom"]):
-    from strongroom.content.ciphers import NONE, seal_object
-    from strongroom.content.digests import object_name
-    from strongroom.errors import DamageError, UsageError
-    from strongroom.repo.keys.derivation import agree, derive_key, public_of
-    from strongroom.repo.snapshots import (
+    from strongroom.base.errors import DamageError, UsageError
+    from strongroom.engine.content.ciphers import NONE, seal_object
+    from strongroom.engine.content.digests import object_name
+    from strongroom.engine.repository.keys.owners import agree, derive_key, public_of
+    from strongroom.engine.repository.snapshots import (
         ListingSeal,
         PageReference,
         Snapshot,

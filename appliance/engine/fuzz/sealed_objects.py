@@ -1,6 +1,6 @@
 """What the fuzz targets of sealed objects share: fixed keys, a store in memory, the command line.
 
-Decoders of footers, indexes and snapshots stand behind a seal, which no mutation would pass. The
+Decoders of footers, indexes and snapshots are behind a seal, which no mutation would pass. The
 targets therefore seal what the fuzzer made, with known keys, and read it as the engine does.
 """
 
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import atheris
 
 with atheris.instrument_imports(include=["strongroom"]):
-    from strongroom.errors import DamageError
-    from strongroom.repo.keys.roles import restore_key
-    from strongroom.stores.store import ObjectInfo
+    from strongroom.base.errors import DamageError
+    from strongroom.engine.repository.keys.roles import restore_key
+    from strongroom.engine.stores.store import ObjectInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from kit.command import Command
 from kit.memory_folder import memory_folder
+from kit.postgresql_cluster import Cluster
 from kit.tree_removal import remove_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kit.postgresql_cluster import Cluster
 
 # What started commands have compiled is kept: else each of them compiles the engine anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

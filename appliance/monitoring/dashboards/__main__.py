@@ -72,7 +72,7 @@ def _lost(given: Any, known: Any, where: str) -> Iterator[str]:
 
 
 def _exceptions(boards: list[dict[str, Any]]) -> str:
-    """The configuration of dashboard-linter: panels of node_exporter have variables of their own."""
+    """The configuration of dashboard-linter: panels of node_exporter have their own variables."""
     lines = ["# Exceptions for Grafana's dashboard-linter, made by `make dashboards`.", "exclusions:"]
     for rule in ("target-job-rule", "target-instance-rule"):
         lines += [

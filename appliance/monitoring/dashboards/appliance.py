@@ -42,7 +42,7 @@ def appliance() -> Dashboard:
             "Whether Prometheus reaches the director.",
             "short",
             below(1, 1),
-            # Known by what it said within a day: "All" of the variables is every target of that Prometheus.
+            # Known by its metrics of a day: "All" of the variables is every target of that Prometheus.
             Query("up and on (job, instance) last_over_time(strongroom_director_info[1d])", "{{instance}}"),
             texts=YES,
         ),
@@ -137,11 +137,11 @@ def appliance() -> Dashboard:
             width=6,
         ),
         number(
-            "Doubted objects",
-            "Objects that nobody has verified yet.",
+            "Unverified objects",
+            "Objects that no one has verified yet.",
             "short",
             plain(),
-            Query("sum(strongroom_storage_doubted_objects)", "doubted"),
+            Query("sum(strongroom_storage_unverified_objects)", "unverified"),
             width=6,
         ),
         number(

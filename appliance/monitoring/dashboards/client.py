@@ -199,7 +199,7 @@ def client() -> Dashboard:
         ),
         rows(
             "Last runs, from the agent's own file",
-            "Also while the director is away, or the agent asleep.",
+            "Also while the director is unreachable, or the agent asleep.",
             ("backup_job", "kind"),
             (
                 Column("Status", Query(f"strongroom_agent_last_run_status {MY_NODE}"), "short", (1, 2), STATUS),

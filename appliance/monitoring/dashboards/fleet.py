@@ -82,7 +82,7 @@ def fleet() -> Dashboard:
             "Clients whose agent is not connected now.",
             "short",
             above(1, 10),
-            Query("count(strongroom_agent_connected == 0) or vector(0)", "away"),
+            Query("count(strongroom_agent_connected == 0) or vector(0)", "offline"),
         ),
         number(
             "Running",
@@ -160,7 +160,7 @@ def fleet() -> Dashboard:
         ),
         number(
             "Full in",
-            "When the file system is full, if it goes on as in the last week; ten years at most.",
+            "When the file system is full, if it continues as in the last week; ten years at most.",
             "dtdurations",
             below(30 * 86400, 7 * 86400),
             Query(
@@ -188,7 +188,7 @@ def fleet() -> Dashboard:
         ),
         curves(
             "Capacity, and in two weeks",
-            "Free space, and what is left in two weeks if it goes on as in the last week.",
+            "Free space, and what is left in two weeks if it continues as in the last week.",
             "bytes",
             Query("strongroom_repository_free_bytes", "{{storage}} free"),
             Query(

@@ -173,8 +173,8 @@ def rows(
     for one in columns:
         panel = panel.override_by_name(one.name, _of_column(one))
     if link:
-        told = {"title": "Show this client", "url": link}
-        panel = panel.override_by_name("client", [DynamicConfigValue("links", [told])])
+        parts_of_it = {"title": "Show this client", "url": link}
+        panel = panel.override_by_name("client", [DynamicConfigValue("links", [parts_of_it])])
     queries = [one.query for one in columns]
     return _panel(panel, title, description, "short", queries, width, 10, instant=True, is_table=True)
 
@@ -270,8 +270,8 @@ def _of_column(column: Column) -> list[DynamicConfigValue]:
         steps = [(None, GREEN), (amber, AMBER), (red, RED)]
         if red < amber:
             steps = [(None, RED), (red, AMBER), (amber, GREEN)]
-        told = [{"value": value, "color": color} for value, color in steps]
-        found.append(DynamicConfigValue("thresholds", {"mode": "absolute", "steps": told}))
+        parts_of_it = [{"value": value, "color": color} for value, color in steps]
+        found.append(DynamicConfigValue("thresholds", {"mode": "absolute", "steps": parts_of_it}))
         found.append(DynamicConfigValue("custom.cellOptions", {"type": "color-background"}))
     if column.texts:
         found.append(DynamicConfigValue("mappings", [_mapping(dict(column.texts))]))

@@ -32,10 +32,10 @@ def page(board: dict[str, Any], source: Source) -> str:
     """HTML; its height is in the style of `main`."""
     drawn = [_panel(panel, source) for panel in board["panels"]]
     rows = max(panel["gridPos"]["y"] + panel["gridPos"]["h"] for panel in board["panels"])
-    told = "Drawn from the data of a real Prometheus by the project's own renderer, not by Grafana."
+    note = "Drawn from the data of a real Prometheus by the project's own renderer, not by Grafana."
     return (
         f"<!doctype html><meta charset=utf-8><style>{STYLE}</style><h1>{escape(board['title'])}</h1>"
-        f"<p>{told}</p><main style='height:{rows * (ROW + GAP)}px'>{''.join(drawn)}</main>"
+        f"<p>{note}</p><main style='height:{rows * (ROW + GAP)}px'>{''.join(drawn)}</main>"
     )
 
 
@@ -80,7 +80,7 @@ def _stat(defaults: dict[str, Any], found: list[Series]) -> str:
     size = 26 if len(found) == 1 else 15
     values = [
         f"<div class=value><b style='font-size:{size}px;color:{_colour(defaults, one.last)}'>"
-        f"{escape(_told(defaults, one.last))}</b><small>{escape(one.legend)}</small></div>"
+        f"{escape(_value_text(defaults, one.last))}</b><small>{escape(one.legend)}</small></div>"
         for one in found[:6]
     ]
     return f"<div class=values>{''.join(values)}</div>"
@@ -121,12 +121,12 @@ def _table(panel: dict[str, Any], found: list[Series]) -> str:
                 cells.append("<td>")
                 continue
             style = f" style='color:#fff;background:{_colour(own, values[name])}'" if "thresholds" in own else ""
-            cells.append(f"<td{style}>{escape(_told(own, values[name]))}")
+            cells.append(f"<td{style}>{escape(_value_text(own, values[name]))}")
         lines.append(f"<tr>{''.join(cells)}</tr>")
     return f"<table>{''.join(lines)}</table>"
 
 
-def _told(settings: dict[str, Any], value: float) -> str:
+def _value_text(settings: dict[str, Any], value: float) -> str:
     for mapping in settings.get("mappings", ()):
         if (found := mapping["options"].get(f"{value:g}")) is not None:
             return str(found["text"])

@@ -54,7 +54,7 @@ class Source:
         return made
 
     def asked(self, expression: str) -> str:
-        """A query with the values of variables; one that is not named stands for all."""
+        """A query with the values of variables; one that is not named means all."""
         text = expression.replace("$__rate_interval", "15s").replace("$__interval", "5s")
         return re.sub(r"\$(\w+)", lambda m: self.variables.get(m[1], ".+"), text)
 

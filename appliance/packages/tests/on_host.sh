@@ -13,6 +13,7 @@ index = pathlib.Path(f"/srv/apt/old/dists/{sys.argv[1]}/main/binary-amd64/Packag
 print(re.search(r"^Version: (.*)$", index, re.MULTILINE)[1])
 END
 )
+program=${old%%-*}
 packages=(strongroom strongroom-agent strongroom-storage strongroom-director)
 
 step() { printf -- '--- %s\n' "$*"; }
@@ -129,8 +130,8 @@ strongroom version | grep -qx 'strongroom 9.0' || fail "the command is the old o
 for daemon in agent director; do
     [ "$(main_process $daemon)" = "${before[$daemon]}" ] || fail "the $daemon did not wait for its job"
     [ -d "/proc/${job[$daemon]}" ] || fail "the job of the $daemon was cut"
-    sees $daemon 0.1.0 || fail "the $daemon sees the files of another version"
-    systemctl is-active --quiet strongroom-restart@$daemon || fail "nobody will restart the $daemon"
+    sees $daemon "$program" || fail "the $daemon sees the files of another version"
+    systemctl is-active --quiet strongroom-restart@$daemon || fail "no one will restart the $daemon"
 done
 [ "$(main_process storage)" != "${before[storage]}" ] || fail "the storage daemon was not restarted"
 sees storage 9.0 || fail "the storage daemon is the old one"
@@ -153,9 +154,9 @@ none_failed || fail "a unit has failed"
 
 step "downgrade"
 "${apt[@]}" install --allow-downgrades "${packages[@]/%/=$old}"
-strongroom version | grep -qx 'strongroom 0.1.0' || fail "the command is not the old one"
+strongroom version | grep -qx "strongroom $program" || fail "the command is not the old one"
 for daemon in $daemons; do
-    wait_for 60 "the $daemon to be restarted" sees "$daemon" 0.1.0
+    wait_for 60 "the $daemon to be restarted" sees "$daemon" "$program"
 done
 wait_for 60 "the agent after the downgrade" is_connected
 strongroom run data --watch || fail "the backup after the downgrade failed"

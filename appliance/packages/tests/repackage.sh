@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make packages of another version out of those that were built: repackage.sh FOLDER INTO VERSION [broken]
 #
-# VERSION is that of the program, such as 9.0; in a package's version it takes the place of what stands before the
+# VERSION is that of the program, such as 9.0; in a package's version it takes the place of what is before the
 # revision. `broken`: the agent of these does not start.
 set -euo pipefail
 

@@ -51,7 +51,7 @@ repository() {
 }
 repository strangers "$build/$suite" another-key
 repository old "$build/$suite" key
-# One package is not what the index says of it.
+# One package does not match the index of it.
 cp -a "$root/srv/apt/old" "$root/srv/apt/damaged"
 printf 'x' | dd of="$(find "$root/srv/apt/damaged" -name 'strongroom-agent_*.deb')" \
     bs=1 seek=1000 conv=notrunc status=none

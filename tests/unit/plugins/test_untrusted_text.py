@@ -165,7 +165,7 @@ def test_a_template_in_the_inventory_is_only_text(ansible, play, inventory, trap
             "cache_connection": str(tmp_path / "cache"),
         }
     path = inventory(**options)
-    for _ in range(2 if cached else 1):
+    for _turn in range(2 if cached else 1):
         listed = json.loads(ansible("ansible-inventory", "-i", path, "--list", "--export"))
         assert not trap.file.exists()
     assert "web1" in listed["agents"]["hosts"]

@@ -1,3 +1,3 @@
 """Strongroom: a fast backup engine."""
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"

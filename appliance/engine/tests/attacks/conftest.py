@@ -3,16 +3,13 @@ director that listens, for those who ask its API."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kit.director_server import RunningDirector
 from kit.storage_fixtures import appliance, daemon, make_daemon, open_as
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 __all__ = ["appliance", "daemon", "make_daemon", "open_as"]
 

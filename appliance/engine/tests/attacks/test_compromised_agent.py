@@ -8,12 +8,9 @@ from kit.director_in_process import OPERATOR, TestDirector, client, in_loop, job
 from kit.director_with_repositories import rebuild_catalog
 from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up, new_repository, read_back
 from kit.virtual_time import ShiftedTime
-from strongroom import clock
-from strongroom.clock import SECOND_NS
-from strongroom.content.digests import object_name
-from strongroom.daemons.director.results.snapshots import RestoreRequest
-from strongroom.daemons.storage.settings import StorageLimits
-from strongroom.errors import (
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import (
     DamageError,
     FalseSnapshotError,
     KeyRightError,
@@ -23,18 +20,21 @@ from strongroom.errors import (
     RightError,
     StrongroomError,
 )
-from strongroom.jobs.check.vouch import required_judge, vouch
+from strongroom.base.progress import NullProgress
+from strongroom.director.results.snapshots import RestoreRequest
+from strongroom.engine.check.vouch import required_judge, vouch
+from strongroom.engine.content.digests import object_name
+from strongroom.engine.repository.keys.owners import SHARED
+from strongroom.engine.repository.leases import MOST_AGE_SECONDS
+from strongroom.engine.repository.packs import HEADER_SIZE, KIND_DATA, parse_header
+from strongroom.engine.repository.restore_ticket import make_ticket, open_with_ticket
+from strongroom.engine.repository.ticket_objects import fetch_ticket
+from strongroom.engine.stores.capabilities import ChargesShared
+from strongroom.engine.stores.store import KINDS
 from strongroom.net.control.messages import StartRestore, StartVerify
 from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.statements import verify_statement
-from strongroom.progress import NullProgress
-from strongroom.repo.keys.owners import SHARED
-from strongroom.repo.leases import MOST_AGE_SECONDS
-from strongroom.repo.packs import HEADER_SIZE, KIND_DATA, parse_header
-from strongroom.repo.restore_ticket import make_ticket, open_with_ticket
-from strongroom.repo.ticket_objects import fetch_ticket
-from strongroom.stores.capabilities import ChargesShared
-from strongroom.stores.store import KINDS
+from strongroom.storage.settings import StorageLimits
 
 COMPARE = """Job { Name = compare; Type = Verify; Level = DiskToCatalog; Client = web1
   FileSet = Home; Storage = main; Pool = Default; Messages = Standard; JobToVerify = nightly }
@@ -66,7 +66,7 @@ def test_an_agent_sees_no_name_of_another_clients_objects(daemon, appliance, ope
             for ask in (attacker.get, attacker.info):
                 with pytest.raises(ObjectMissingError):
                     ask(kind, name)
-    assert attacker.doubted("packs") == frozenset()
+    assert attacker.unverified("packs") == frozenset()
 
 
 @pytest.mark.parametrize("kind", ADDED)
@@ -186,8 +186,7 @@ def test_no_ticket_opens_a_pack_of_a_client_that_the_snapshot_does_not_own(
     @in_loop
     async def test(director):
         back_up(open_as(daemon.agent("web2")), SECRET)
-        await director.open()
-        agent = await director.agent("web1")
+        agent = await director.with_agent()
         run = await director.start("nightly")
         await agent.start(run.id)
         packs, backup = steal(open_as(daemon.agent("web1")), appliance)

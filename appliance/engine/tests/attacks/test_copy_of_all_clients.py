@@ -8,17 +8,19 @@ import pytest
 
 from kit.forged_snapshot import NO_BLOCK, file_row, forge
 from kit.tiny_backup import PASSPHRASE, back_up, new_repository, read_back
-from strongroom.daemons.director.own_jobs.descriptions import CopySnapshots, Place, Prune, Sharing
-from strongroom.daemons.job_process.messages import JobEnded, decode_from_job, encode_line
-from strongroom.errors import SetAsideError
-from strongroom.stores.local import LocalStore
+from strongroom.base.errors import SetAsideError
+from strongroom.director.own_jobs.descriptions import CopySnapshots, Prune, Sharing
+from strongroom.director.repositories.access import RepositoryAccess
+from strongroom.engine.stores.local import LocalStore
+from strongroom.net.control.messages import RunEnded
+from strongroom.service.job_process.messages import decode_from_job, encode_line
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
 
 
 def carried_out(description):
     """The last report of the process of an own job, and its log."""
-    words = [sys.executable, "-m", "strongroom.daemons.director.own_jobs.job"]
+    words = [sys.executable, "-m", "strongroom.director.own_jobs.job"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -28,10 +30,10 @@ def carried_out(description):
         messages = []
         for line in process.stdout:
             messages.append(decode_from_job(line))
-            if isinstance(messages[-1], JobEnded):
+            if isinstance(messages[-1], RunEnded):
                 break
         process.stdin.close()
-    assert isinstance(messages[-1], JobEnded)
+    assert isinstance(messages[-1], RunEnded)
     return messages[-1], [one.text for one in messages if hasattr(one, "text")]
 
 
@@ -72,7 +74,7 @@ def test_in_a_folder_one_that_cannot_be_read_is_left_out(folder, target, secret)
     kept = back_up(house.for_client("web2"), FILES)
     last = back_up(house.for_client("web1"), {b"sound": b"again" * 500})
     wanted = (first.id, kept.id, last.id)
-    where = [Place(place, secret), Place(str(folder / "other"), secret)]
+    where = [RepositoryAccess(place, secret), RepositoryAccess(str(folder / "other"), secret)]
     copying = CopySnapshots(place=where[0], host="boss", target=where[1], snapshots=wanted)
     ended, log = carried_out(copying)
     assert (ended.status, ended.exit_code) == ("incomplete", SetAsideError.exit_code)
@@ -92,11 +94,11 @@ def test_at_a_daemon_what_was_stored_is_verified_first(
     attacker, victim = open_as(daemon.agent("web1")), open_as(daemon.agent("web2"))
     false = forge(attacker, file_row(b"f", NO_BLOCK))
     kept = back_up(victim, FILES)
-    place = Place(f"unix:{daemon.socket_path}", secret)
+    place = RepositoryAccess(f"unix:{daemon.socket_path}", secret)
     copying = CopySnapshots(
         place=place,
         host="boss",
-        target=Place(str(folder / "other"), secret),
+        target=RepositoryAccess(str(folder / "other"), secret),
         snapshots=(false.id, kept.id),
     )
     ended, log = carried_out(copying)

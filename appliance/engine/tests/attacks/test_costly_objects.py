@@ -14,20 +14,24 @@ from kit.forged_snapshot import file_row, forge
 from kit.hostile_house import HostileHouse
 from kit.killed_process import in_child
 from kit.sealed_by_hand import snapshot_object
-from strongroom import clock
-from strongroom.errors import DamageError, UsageError
-from strongroom.jobs.check.check import CheckOptions, check
-from strongroom.jobs.check.vouch import vouch
-from strongroom.jobs.share.share import ShareOptions, share
-from strongroom.jobs.upkeep.prune import prune
-from strongroom.jobs.upkeep.prune_options import PruneOptions
-from strongroom.process_memory import limit_memory
-from strongroom.progress import NullProgress
-from strongroom.repo.listing import details
-from strongroom.repo.listing.page import decode_page, encode_page, open_page
-from strongroom.repo.listing.parts import decode_parts
-from strongroom.repo.set_aside import SetAside
-from strongroom.rows.rows import decode_rows, encode_rows, new_rows
+from strongroom.base import clock
+from strongroom.base.errors import DamageError, UsageError
+from strongroom.base.process_memory import limit_memory
+from strongroom.base.progress import NullProgress
+from strongroom.engine.check.check import CheckOptions, check
+from strongroom.engine.check.vouch import vouch
+from strongroom.engine.prune.prune import prune
+from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.repository.listing import details
+from strongroom.engine.repository.listing.page import (
+    decode_page,
+    decode_parts,
+    encode_page,
+    open_page,
+)
+from strongroom.engine.repository.set_aside import SetAside
+from strongroom.engine.rows.rows import decode_rows, encode_rows, new_rows
+from strongroom.engine.share.share import ShareOptions, share
 
 MEMORY_BYTES = 600 << 20
 PAGE = (b"data", b"one", b"\x5a" * 24, 1, 10)
@@ -100,7 +104,7 @@ def test_what_takes_too_much_memory_is_set_aside_and_never_false():
         report = vouch(house.whole, house.store, NullProgress())
         assert report.set_aside.names("snapshots") == [name]
         assert report.false_objects == []
-        assert house.store.doubted("snapshots") == {name}
+        assert house.store.unverified("snapshots") == {name}
 
     assert within_memory(limited, 250 << 20) == 0
 
@@ -190,10 +194,10 @@ def test_a_client_that_takes_long_waits_and_the_others_do_not(monkeypatch):
         patched.setattr(clock, "elapsed_seconds", lambda: 30.0 * next(seconds))
         report = vouch(house.whole, house.store, NullProgress())
         assert len(report.set_aside.names("packs")) > 1
-        assert house.kept.id not in house.store.doubted("snapshots")
+        assert house.kept.id not in house.store.unverified("snapshots")
         assert not [one for one in report.false_objects if one[0] == "packs"]
-    waiting = len(house.store.doubted("packs"))
+    waiting = len(house.store.unverified("packs"))
     assert waiting
-    # The next run goes on.
+    # The next run continues.
     assert not vouch(house.whole, house.store, NullProgress()).set_aside.names("packs")
-    assert len(house.store.doubted("packs")) < waiting
+    assert len(house.store.unverified("packs")) < waiting

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from strongroom.daemons.agent.enrolment import enrol
-from strongroom.daemons.director.daemon import WRONG_ENROLMENTS
-from strongroom.errors import DirectorError, PeerRefusedError
+from strongroom.agent.enrolment import enrol
+from strongroom.base.errors import DirectorError, PeerRefusedError
+from strongroom.director.daemon import WRONG_ENROLMENTS
 from strongroom.net.channels.tls_contexts import server_context
 from strongroom.net.identities.identity import certificate_request, new_key
 

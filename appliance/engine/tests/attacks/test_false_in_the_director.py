@@ -12,15 +12,15 @@ from kit.director_with_repositories import rebuild_catalog
 from kit.forged_snapshot import NO_BLOCK, file_row, forge
 from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up, new_repository, read_back
 from kit.virtual_time import ShiftedTime
-from strongroom.daemons.director.results.snapshots import RestoreRequest, SnapshotFilter
-from strongroom.daemons.director.snapshots.reconciliation import reconcile
-from strongroom.daemons.storage.settings import StorageLimits
-from strongroom.errors import ConflictError, FalseSnapshotError, SetBackError
-from strongroom.jobs.check.vouch import required_judge, vouch
-from strongroom.progress import NullProgress
-from strongroom.repo.repository import Repository
-from strongroom.repo.snapshots import Totals
-from strongroom.stores.local import LocalStore
+from strongroom.base.errors import ConflictError, FalseSnapshotError, SetBackError
+from strongroom.base.progress import NullProgress
+from strongroom.director.results.snapshots import RestoreRequest, SnapshotFilter
+from strongroom.director.snapshots.reconciliation import reconcile
+from strongroom.engine.check.vouch import required_judge, vouch
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import Totals
+from strongroom.engine.stores.local import LocalStore
+from strongroom.storage.settings import StorageLimits
 
 DAY = 86400
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
@@ -107,8 +107,7 @@ def good(repository, tags):
 def test_it_is_shown_counts_for_nothing_and_goes_at_once(site, lie):
     @in_loop
     async def whole(director):
-        await director.open()
-        agent = await director.agent("web1")
+        agent = await director.with_agent()
         kept = [(await site.run(agent, good))[1] for _ in range(2)]
         false = []
         for number in range(3):
@@ -129,7 +128,7 @@ def test_it_is_shown_counts_for_nothing_and_goes_at_once(site, lie):
         run = await director.start("nightly", level="incremental")
         assert agent.order().parent == newest
         await director.service.commands.cancel(run.id, OPERATOR)
-        # Nobody gets its files from the director.
+        # No one gets its files from the director.
         with pytest.raises(FalseSnapshotError):
             await director.service.commands.start_restore(
                 RestoreRequest(snapshot=false[0], target=b"/srv"), OPERATOR
@@ -157,8 +156,7 @@ def test_at_a_storage_daemon_it_goes_before_its_minimum_retention(
 
     @in_loop
     async def whole(director):
-        await director.open()
-        agent = await director.agent("web1")
+        agent = await director.with_agent()
         _, kept = await site.run(agent, good)
         _, false = await site.run(agent, partial(lied, "totals", {"job": "nightly"}))
         await director.service.commands.forget_snapshot(false, OPERATOR)
@@ -192,8 +190,7 @@ def test_what_verification_finds_false_later_is_marked_and_cleared(
 
     @in_loop
     async def whole(director):
-        await director.open()
-        agent = await director.agent("web1")
+        agent = await director.with_agent()
         run, made = await site.run(agent, good)
         assert run.state == "done"
         index = site.appliance.for_all_clients().load_index()
@@ -206,7 +203,7 @@ def test_what_verification_finds_false_later_is_marked_and_cleared(
         vouch(site.appliance, judge, NullProgress())
         result = await site.compared()
         assert result.verdicts.keys() == {made}
-        assert any("are false" in text for _, text in result.lines())
+        assert any(" false and not used" in text for _, text in result.lines())
         assert (await site.snapshots())[made]
         assert not (await site.compared()).verdicts
         shutil.move(tmp_path / "lost", path)
@@ -218,7 +215,7 @@ def test_what_verification_finds_false_later_is_marked_and_cleared(
     whole(director=site.director)
 
 
-def test_a_store_that_was_set_back_is_told_and_the_next_backup_goes_on(site, tmp_path):
+def test_a_store_that_was_set_back_is_told_and_the_next_backup_continues(site, tmp_path):
     place = tmp_path / "repository"
     if hasattr(site, "daemon"):
         place = site.daemon.repository
@@ -234,8 +231,7 @@ def test_a_store_that_was_set_back_is_told_and_the_next_backup_goes_on(site, tmp
 
     @in_loop
     async def whole(director):
-        await director.open()
-        agent = await director.agent("web1")
+        agent = await director.with_agent()
         _, first = await site.run(agent, good)
         folder(lambda: shutil.copytree(place, tmp_path / "earlier"))
         _, second = await site.run(agent, good)
@@ -273,8 +269,7 @@ def test_a_verify_job_takes_no_older_snapshot_for_the_newest(site, tmp_path):
 
     @in_loop
     async def whole(director):
-        await director.open()
-        agent = await director.agent("web1")
+        agent = await director.with_agent()
         await site.run(agent, good)
         _, second = await site.run(agent, good)
         site.appliance.store.delete("snapshots", second)
@@ -292,8 +287,7 @@ def test_a_walk_whose_process_is_killed_is_done_again_and_none_is_left(site):
 
     @in_loop
     async def whole(director):
-        await director.open()
-        agent = await director.agent("web1")
+        agent = await director.with_agent()
         for _ in range(2):
             run, made = await site.run(agent, good)
             assert (run.state, (await site.snapshots())[made]) == ("done", "")

@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from kit.director_server import CONFIGURATION, RunningDirector
-from strongroom.daemons.director.daemon import REFUSED_JOINS
+from strongroom.director.daemon import REFUSED_JOINS
 from strongroom.net.channels.tls_contexts import client_context
-from strongroom.net.control.own_requests import OWN_HEADERS
+from strongroom.net.control.messages import OWN_HEADERS
 from strongroom.net.identities.identity import certificate_request, new_key, store_identity
 
 GROUPS = """
@@ -291,7 +291,7 @@ def test_whoever_may_not_manage_clients_removes_none(director, tokens):
     with director.client("ann") as ann:
         assert ann.delete("/clients/web7").status_code == 403
     with director.client("admin") as admin:
-        # An operator, a daemon and the director itself are no clients.
+        # An operator, a daemon and the director itself are not clients.
         director.identity("ann")
         for name in ("ann", "boss"):
             assert admin.delete(f"/clients/{name}").status_code in (403, 404)

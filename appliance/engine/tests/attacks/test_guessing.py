@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from kit.kept import loaded_table
 from kit.offering_site import OfferingSite
 from kit.tiny_backup import new_repository
-from strongroom.content.digests import CHUNK_ID_SIZE, chunk_id
-from strongroom.errors import KeyRightError
-from strongroom.repo.index.chunk_table import ChunkTable
-from strongroom.repo.packs import read_footer
-from strongroom.repo.repository import Repository
-from strongroom.stores.local import LocalStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from strongroom.base.errors import KeyRightError
+from strongroom.engine.content.digests import CHUNK_ID_SIZE, chunk_id
+from strongroom.engine.repository.packs import read_footer
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.stores.local import LocalStore
 
 PINS = [f"pin={number:04}\n".encode() for number in range(10_000)]
 PIN = PINS[4711]
@@ -61,7 +58,7 @@ def test_no_guess_about_a_private_file_is_confirmed(site: OfferingSite, public_f
 def test_a_guess_about_an_offered_file_is_confirmed_once_its_chunk_ids_are_seen(
     site: OfferingSite, public_folder: Path
 ):
-    """What docs/security.md says about sharing: whoever sees the ids can try content."""
+    """What docs/security.md says about sharing: anyone who sees the ids can try content."""
     assert confirmed(site, store_pin(site, public_folder, 0o644)) == [PIN]
 
 
@@ -72,7 +69,7 @@ def test_a_client_sees_nothing_of_what_another_offers_until_it_is_shared(
     store_pin(site, public_folder, mode)
     store = site.repository.store
     web2 = Repository.open(store, site.repository.key.put_key("web2"))
-    table = ChunkTable.load(web2.load_index(chunks=True))
+    table = loaded_table(web2)
     keys = web2.writer.client
     for key in (keys.own.chunk_key, keys.common.chunk_key):
         assert table.claim(b"".join(chunk_id(key, pin) for pin in PINS)) == {}

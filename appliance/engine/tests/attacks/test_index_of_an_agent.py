@@ -9,16 +9,16 @@ from attacks.test_sharing import PRUNE, steal
 from kit.block_making import block_id_of, chunk_ids_of, make_pack
 from kit.memory_store import MemoryStore
 from kit.tiny_backup import TinyBackup, back_up, new_repository, read_back
-from strongroom.errors import DamageError
-from strongroom.jobs.check.check import CheckOptions, DataSubset, check
-from strongroom.jobs.check.vouch import required_judge, vouch
-from strongroom.jobs.share.share import ShareOptions, share
-from strongroom.jobs.upkeep.prune import prune
-from strongroom.progress import NullProgress
-from strongroom.repo.index.objects import write_index_object
-from strongroom.repo.packs import KIND_DATA, read_footer
-from strongroom.repo.repository import Repository
-from strongroom.repo.restore_ticket import make_ticket
+from strongroom.base.errors import DamageError
+from strongroom.base.progress import NullProgress
+from strongroom.engine.check.check import CheckOptions, DataSubset, check
+from strongroom.engine.check.vouch import required_judge, vouch
+from strongroom.engine.prune.prune import prune
+from strongroom.engine.repository.index.objects import write_index_object
+from strongroom.engine.repository.packs import KIND_DATA, read_footer
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.restore_ticket import make_ticket
+from strongroom.engine.share.share import ShareOptions, share
 
 SECRET = {b"shadow": b"root:secret of web2" * 50}
 COMMON = {b"libc": os.urandom(3000), b"bash": os.urandom(2000)}

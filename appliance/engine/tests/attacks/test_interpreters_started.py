@@ -16,10 +16,11 @@ import pytest
 import strongroom
 from kit.daemon_process import wait_for
 from kit.made_appliance import MadeAppliance
+from kit.project import PROGRAM
 from strongroom.cli.schedule import units
 
 PROJECT = Path(__file__).resolve().parents[4]
-SOURCE = Path(strongroom.__file__).parent
+SOURCES = (Path(strongroom.__file__).parent, PROGRAM / "src/strongroom_appliance")
 # Modules that our programs import in any case, early or late.
 BAIT = ("copy", "json", "asyncio", "multiprocessing", "msgspec", "strongroom", "sitecustomize")
 
@@ -36,18 +37,18 @@ def bait(folder: Path) -> Path:
 
 def uses_of_the_interpreter() -> set[str]:
     found = set()
-    for path in SOURCE.rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr == "executable":
-                found.add(str(path.relative_to(SOURCE)))
+    for source in SOURCES:
+        for path in source.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Attribute) and node.attr == "executable":
+                    found.add(str(path.relative_to(source)))
     return found
 
 
 def test_one_place_starts_interpreters() -> None:
     """Where else the interpreter is named it is only shown, or its folder is needed."""
-    named = {"parts.py", "cli/schedule/units.py"}
-    assert uses_of_the_interpreter() == {"interpreter.py"} | named
+    named = {"base/parts.py", "cli/schedule/units.py"}
+    assert uses_of_the_interpreter() == {"base/interpreter.py"} | named
 
 
 def test_units_and_scripts_start_no_module_of_the_present_folder() -> None:
@@ -61,7 +62,7 @@ def test_units_and_scripts_start_no_module_of_the_present_folder() -> None:
             text = path.read_text(errors="replace")
             bare = re.findall(r".*/opt/strongroom/bin/python[0-9.]* (?!-[IP]).*", text)
             wrong += [f"{path.relative_to(PROJECT)}: {line.strip()}" for line in bare]
-    # What builds the packages runs in a folder of its own.
+    # What builds the packages runs in its own folder.
     assert [one for one in wrong if not one.startswith("appliance/packages/debian/rules")] == []
 
 

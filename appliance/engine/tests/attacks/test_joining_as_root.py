@@ -8,21 +8,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from strongroom.daemons.agent.joining import Wanted, join
-from strongroom.daemons.agent.restore_authority import keep_restore_authority
-from strongroom.errors import PeerRefusedError, StrongroomError, UsageError
+from kit.director_server import RunningDirector
+from strongroom.agent.joining import Wanted, join
+from strongroom.agent.restore_authority import keep_restore_authority
+from strongroom.base.errors import PeerRefusedError, StrongroomError, UsageError
 from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.identity import Identity, new_key
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kit.director_server import RunningDirector
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root joins")
 

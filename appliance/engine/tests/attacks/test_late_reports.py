@@ -9,9 +9,9 @@ from kit.director_in_process import OPERATOR, TestDirector, client, in_loop, job
 from kit.director_with_repositories import rebuild_catalog
 from kit.tiny_backup import PASSPHRASE
 from kit.virtual_time import ShiftedTime
-from strongroom.daemons.director.results.snapshots import SnapshotFilter
-from strongroom.daemons.director.snapshots.reconciliation import reconcile
-from strongroom.repo.snapshots import Snapshot, Totals, write_snapshot
+from strongroom.director.results.snapshots import SnapshotFilter
+from strongroom.director.snapshots.reconciliation import reconcile
+from strongroom.engine.repository.snapshots import Snapshot, Totals, write_snapshot
 
 JOBS = client("web1") + job("nightly") + job("other")
 WEEK_SECONDS = 7 * 86400
@@ -70,8 +70,7 @@ async def compared(director):
 
 @in_loop
 async def test_a_run_that_is_done_gets_no_further_snapshots(director, store, daemon):
-    await director.open()
-    agent = await director.agent("web1")
+    agent = await director.with_agent()
     run_id, good = await backed_up(director, agent, store)
     for number in range(3):
         await director.end(agent, run_id, snapshot=store(run_id, start_ns=number + 1))
@@ -87,8 +86,7 @@ async def test_a_run_that_is_done_gets_no_further_snapshots(director, store, dae
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 @in_loop
 async def test_a_run_that_its_agent_called_failed_gets_none_later(director, store, status):
-    await director.open()
-    agent = await director.agent("web1")
+    agent = await director.with_agent()
     run = await director.start("nightly")
     await agent.start(run.id)
     await director.end(agent, run.id, status)
@@ -101,8 +99,7 @@ async def test_a_run_that_its_agent_called_failed_gets_none_later(director, stor
 @pytest.mark.parametrize("comes_back", [True, False])
 @in_loop
 async def test_a_run_that_was_given_up_gets_one_snapshot_and_no_second(director, store, comes_back):
-    await director.open()
-    agent = await director.agent("web1")
+    agent = await director.with_agent()
     run = await director.start("nightly")
     await agent.start(run.id)
     await agent.disconnect()
@@ -126,8 +123,7 @@ async def test_a_run_that_was_given_up_gets_one_snapshot_and_no_second(director,
 
 @in_loop
 async def test_a_cancelled_run_that_its_agent_never_confirmed_gets_its_snapshot(director, store):
-    await director.open()
-    agent = await director.agent("web1")
+    agent = await director.with_agent()
     run = await director.start("nightly")
     await agent.start(run.id)
     await director.service.commands.cancel(run.id, OPERATOR)
@@ -159,8 +155,7 @@ def test_a_snapshot_is_not_entered_for_another_run_or_with_impossible_totals(
 ):
     @in_loop
     async def whole(director):
-        await director.open()
-        agent = await director.agent("web1")
+        agent = await director.with_agent()
         other, good = await backed_up(director, agent, store)
         run = await director.start("nightly")
         await agent.start(run.id)
@@ -184,8 +179,7 @@ def test_a_snapshot_is_not_entered_for_another_run_or_with_impossible_totals(
 
 @in_loop
 async def test_nothing_is_entered_while_nobody_can_look(director, store, daemon, tmp_path):
-    await director.open()
-    agent = await director.agent("web1")
+    agent = await director.with_agent()
     _, good = await backed_up(director, agent, store)
     director.configure(JOBS, storage=reached(tmp_path, tmp_path / "away"))
     assert (await director.service.commands.reload(OPERATOR)).is_loaded
@@ -206,8 +200,7 @@ async def test_nothing_is_entered_while_nobody_can_look(director, store, daemon,
 
 @in_loop
 async def test_figures_that_cannot_be_true_are_named_and_not_replaced(director, store):
-    await director.open()
-    agent = await director.agent("web1")
+    agent = await director.with_agent()
     run = await director.start("nightly")
     await agent.start(run.id)
     summary = {"files": -3, "size_bytes": 1 << 63, "stored_bytes": {"a": 1 << 62}, "problems": 2}

@@ -1,4 +1,4 @@
-"""A compromised agent keeps leases for ever, so that no space is freed any more."""
+"""A compromised agent keeps leases forever, so that no space is freed any more."""
 
 import os
 import struct
@@ -6,11 +6,11 @@ import struct
 import pytest
 
 from kit.tiny_backup import back_up, new_repository, read_back
-from strongroom.jobs.upkeep.prune import prune
-from strongroom.jobs.upkeep.prune_options import PruneOptions
-from strongroom.progress import NullProgress
-from strongroom.repo.leases import APPLIANCE, MOST_AGE_SECONDS
-from strongroom.stores.local import LocalStore
+from strongroom.base.progress import NullProgress
+from strongroom.engine.prune.prune import prune
+from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.repository.leases import APPLIANCE, MOST_AGE_SECONDS
+from strongroom.engine.stores.local import LocalStore
 
 PRUNE = PruneOptions(max_unused=0.0, repack_below=1.0, grace_seconds=0.0, threads=1)
 LEASE = "1" * 32

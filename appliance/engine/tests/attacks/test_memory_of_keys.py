@@ -143,7 +143,7 @@ def test_a_command_and_the_processes_that_it_forks_are_closed(start, folder):
     backup = start(*strongroom("backup", data, "--shards", "2"))
     await_true(lambda: backup.poll() is not None or len(all_of(backup)) >= 3)
     pids = all_of(backup)
-    # It stays as it is while it is looked at.
+    # It stays as it is while it is checked.
     for pid in pids:
         os.kill(pid, 19)
     try:
@@ -173,6 +173,6 @@ def test_the_storage_daemon_is_closed(start, folder):
 
 @pytest.mark.parametrize("module", ["agent.jobs.job", "director.own_jobs.job"])
 def test_a_job_process_is_closed(start, module):
-    job = start(sys.executable, "-m", f"strongroom.daemons.{module}", stdin=subprocess.PIPE)
+    job = start(sys.executable, "-m", f"strongroom.{module}", stdin=subprocess.PIPE)
     # It waits for its description, which will bring the keys.
     assert_closed(job)

@@ -52,7 +52,7 @@ def test_root_writes_to_nothing_that_the_agent_leads_to(site, folder):
     assert not written.is_symlink()
     assert written.stat().st_mode & 0o777 == 0o644
     assert written.read_text().startswith("# HELP strongroom_storage")
-    # A device in its place is no file, and stays as it is.
+    # A device in its place is not a file, and stays as it is.
     written.unlink()
     written.symlink_to("/dev/full")
     assert as_the_unit_does(site, textfiles).returncode != 0

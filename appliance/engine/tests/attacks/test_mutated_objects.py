@@ -12,7 +12,7 @@ from kit.hostile_house import FILES, KINDS, HostileHouse, mutated
 from kit.project import FUZZ
 from kit.rows_strategy import page_groups
 from kit.tiny_backup import read_back
-from strongroom.repo.listing.page import encode_page
+from strongroom.engine.repository.listing.page import encode_page
 
 HOUSE = HostileHouse()
 CHANGES = st.tuples(st.sampled_from(KINDS), st.integers(0, 2**32))
@@ -50,7 +50,7 @@ def test_many_changed_objects_stop_no_job(changes):
 @pytest.mark.parametrize(
     ("kind", "seed"),
     [
-        # A second part of an index that nobody could read again; a file mode that no kind has.
+        # A second part of an index that no one could read again; a file mode that no kind has.
         ("chunks", 0),
         ("page", 55),
     ],

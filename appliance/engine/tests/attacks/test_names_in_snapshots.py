@@ -7,13 +7,13 @@ import pytest
 from kit.forged_snapshot import file_row, forge
 from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up, new_repository
 from kit.user import User
-from strongroom.content.digests import object_name
-from strongroom.errors import RightError, SetAsideError
-from strongroom.jobs.check.vouch import required_judge, vouch
-from strongroom.progress import NullProgress
-from strongroom.repo.repository import Repository
-from strongroom.repo.snapshots import encode_snapshot
-from strongroom.stores.local import LocalStore
+from strongroom.base.errors import RightError, SetAsideError
+from strongroom.base.progress import NullProgress
+from strongroom.engine.check.vouch import required_judge, vouch
+from strongroom.engine.content.digests import object_name
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import encode_snapshot
+from strongroom.engine.stores.local import LocalStore
 
 TRUE = {b"authorized_keys": b"the key of the owner of web2"}
 FORGED = {b"authorized_keys": b"the key of the attacker"}
@@ -102,7 +102,7 @@ def test_restore_of_a_host_takes_nothing_that_another_key_made_in_a_plain_folder
         # It concerns the clients whose keys it names.
         assert error == true.id
         return
-    # There nobody knows who stored what: the folder is one trust domain, and the forgery is damage.
+    # There no one knows who stored what: the folder is one trust domain, and the forgery is damage.
     assert error == "damage"
     assert forged in messages
     (user.repository / "snapshots" / forged).unlink()

@@ -82,7 +82,7 @@ def ids(director, admin):
     answer = admin.post("/restores", json={**restore, "job": "put-back"})
     assert answer.status_code == 202, answer.text
     found["restore"] = answer.json()["id"]
-    # Nobody is connected, so these wait.
+    # No one is connected, so these wait.
     found["cancelled"] = started(admin, job="urgent-db1")
     found["waiting"] = started(admin, job="usual-web1")
     admin.post(f"/runs/{found['cancelled']}/cancel")
@@ -101,7 +101,7 @@ def has_ended(api, run_id):
 
 
 def answers(director, api, who, ids):
-    """What each route answers, asked in every way that names nobody else."""
+    """What each route answers, asked in every way that names no one else."""
     snapshots = [director.snapshots[0].id, director.snapshots[-1].id]
     values = {
         "run_id": list(ids.values()),
@@ -121,7 +121,7 @@ def answers(director, api, who, ids):
     }
     described = api.get("/openapi.json").json()
     for route in every_route(described, values, bodies):
-        # The events of a run that waits go on for ever.
+        # The events of a run that waits continue forever.
         waits = any(ids[name] in route.path for name in ("waiting", "restore"))
         if route.pattern.endswith("/events") and waits:
             continue
@@ -228,8 +228,7 @@ async def test_the_reason_why_a_run_waits_names_no_job_of_another(tmp_path, monk
     # Housekeeping of the storage meets the runs of all clients.
     tidy = job("tidy-db1", "db1", "Priority = 5", kind="Admin")
     jobs = job("nightly-web1") + job("hourly-web1") + tidy
-    director.configure(client("web1") + client("db1") + jobs)
-    await director.open()
+    await director.open(client("web1") + client("db1") + jobs)
     await director.agent("web1")
     runs = await director.start("nightly-web1")
     waits = await director.start("tidy-db1")

@@ -6,15 +6,15 @@ import pytest
 
 from kit.passing_store import PassingStore
 from kit.tiny_backup import back_up, read_back
-from strongroom.content.digests import object_name
-from strongroom.errors import DamageError
-from strongroom.jobs.check.check import CheckOptions, check
-from strongroom.jobs.check.vouch import required_judge, vouch
-from strongroom.jobs.repair.repair import RepairOptions, repair
-from strongroom.jobs.upkeep.prune import prune
-from strongroom.jobs.upkeep.prune_options import PruneOptions
-from strongroom.progress import NullProgress
-from strongroom.repo.snapshots import list_snapshots, was_stored_unreadable
+from strongroom.base.errors import DamageError
+from strongroom.base.progress import NullProgress
+from strongroom.engine.check.check import CheckOptions, check
+from strongroom.engine.check.vouch import required_judge, vouch
+from strongroom.engine.content.digests import object_name
+from strongroom.engine.prune.prune import prune
+from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.repair.repair import RepairOptions, repair
+from strongroom.engine.repository.snapshots import list_snapshots, was_stored_unreadable
 
 FILES = {b"one": b"first" * 1000}
 MAGIC = {"snapshots": b"SRSN", "index": b"SRIX", "packs": b"SRPK"}
@@ -96,7 +96,7 @@ class ReadOnceWrong(PassingStore):
 
 def test_a_read_that_goes_wrong_once_makes_no_snapshot_invalid(daemon, appliance, open_as):
     snapshot = back_up(open_as(daemon.agent("web1")), FILES)
-    assert snapshot.id in appliance.store.doubted("snapshots")
+    assert snapshot.id in appliance.store.unverified("snapshots")
     store = ReadOnceWrong(appliance.store, lambda _: None)
     with pytest.raises(DamageError):
         list_snapshots(store, appliance.key)

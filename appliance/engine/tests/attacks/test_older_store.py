@@ -8,11 +8,11 @@ import pytest
 
 from kit.tiny_backup import PASSPHRASE, new_repository
 from kit.user import User
-from strongroom.jobs.backup.backup import back_up
-from strongroom.jobs.backup.options import BackupOptions
-from strongroom.progress import NullProgress
-from strongroom.repo.repository import Repository
-from strongroom.sources.registry import open_source
+from strongroom.base.progress import NullProgress
+from strongroom.engine.backup.backup import back_up
+from strongroom.engine.backup.options import BackupOptions
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.sources.registry import open_source
 from strongroom.sources.source import SourceRequest
 
 

@@ -11,14 +11,15 @@ from kit.director_server import CONFIGURATION, RunningDirector
 from kit.page_routes import every_page
 from kit.simulated_agent import SimulatedAgent
 from kit.web_reader import NAVIGATION, ParsedPage, WebReader
-from strongroom.daemons.director.catalog.access import add_audit
-from strongroom.daemons.director.catalog.database import open_catalog
-from strongroom.daemons.director.catalog.runs import RunRecord, add_run
-from strongroom.daemons.director.catalog.snapshots import SnapshotRecord, add_snapshots
-from strongroom.daemons.director.results.access import Actor
-from strongroom.daemons.director.web.sessions import COOKIE
-from strongroom.net.control.messages import StartBackup
-from strongroom.net.control.own_requests import OWN_HEADER, OWN_HEADERS
+from strongroom.director.catalog.access import add_audit
+from strongroom.director.catalog.database import open_catalog
+from strongroom.director.catalog.runs import add_run
+from strongroom.director.catalog.snapshots import add_snapshots
+from strongroom.director.results.access import Actor
+from strongroom.director.results.runs import Run
+from strongroom.director.results.snapshots import Snapshot
+from strongroom.director.web.sessions import COOKIE
+from strongroom.net.control.messages import OWN_HEADER, OWN_HEADERS, StartBackup
 
 EVIL = "https://evil.example"
 # Markup that is none of ours, the end of an attribute, a template, controls, the other direction.
@@ -178,11 +179,11 @@ def hostile(tmp_path_factory):
     old = dict.fromkeys(("job", "client", "fileset", "storage", "pool", "level"), HOSTILE)
     add_run(
         catalog,
-        RunRecord(
+        Run(
             id="e" * 32, kind="backup", state="failed", reason=HOSTILE, requested_by=HOSTILE, **old
         ),
     )
-    add_snapshots(catalog, [SnapshotRecord(id="e" * 64, false_reason=HOSTILE, **old)])
+    add_snapshots(catalog, [Snapshot(id="e" * 64, false_reason=HOSTILE, **old)])
     add_audit(catalog, Actor(HOSTILE, HOSTILE, HOSTILE), HOSTILE, HOSTILE, HOSTILE)
     catalog.close()
     with (
@@ -257,7 +258,7 @@ def test_what_is_chosen_in_a_hostile_folder_is_exactly_that_file(hostile):
         page = ParsedPage(
             reader.look(f"/restore?snapshot={snapshot}&{query}&way=folder&target=/srv/x").text
         )
-        assert "1 entries" in page.text
+        assert "1 entry" in page.text
 
 
 def test_pages_name_nothing_that_a_reader_may_not_see(director):

@@ -3,7 +3,7 @@
 import pytest
 
 from kit.tiny_backup import back_up
-from strongroom.errors import ObjectMissingError, RightError
+from strongroom.base.errors import ObjectMissingError, RightError
 
 FILES = {b"one": b"first" * 1000}
 LEASE = "1" * 32
@@ -87,5 +87,5 @@ def test_what_the_appliance_stores_again_is_verified_and_stays_its_owners(
     local = daemon.local()
     name = next(info.name for info in local.list("packs"))
     local.put("packs", name, local.get("packs", name))
-    assert name not in local.doubted("packs")
+    assert name not in local.unverified("packs")
     assert local.owners("packs")[name] == {"web2"}

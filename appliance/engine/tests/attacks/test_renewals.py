@@ -1,12 +1,12 @@
-"""Whoever holds an agent's key renews its certificate again and again."""
+"""Anyone who holds an agent's key renews its certificate again and again."""
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from kit.connections import House
-from strongroom import clock
-from strongroom.errors import PeerRefusedError
+from strongroom.base import clock
+from strongroom.base.errors import PeerRefusedError
 from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.identity import certificate_request, new_key
 
@@ -83,7 +83,7 @@ def test_a_certificate_has_one_living_successor_and_the_list_stays_small(house, 
     assert len(records(house)) == 2
     assert len(house.authority.revoked().names) == 1
     assert len(house.authority.revoked_pem()) < 1000
-    # The next generation, and whoever still has what was replaced before.
+    # The next generation, and anyone who still has what was replaced before.
     wait(22 * DAY)
     last = renewed(house, gathered[-1])
     wait(70)

@@ -1,22 +1,20 @@
-"""A whole system comes back whole from a rescue medium, and nobody's snapshot but ours does so."""
+"""A whole system comes back whole from a rescue medium, and no one's snapshot but ours does so."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from kit.command import PASSPHRASE, Command
-from strongroom.repo.repository import Repository
-from strongroom.repo.snapshots import is_made_with_restore_key
-from strongroom.stores.local import LocalStore
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import is_made_with_restore_key
+from strongroom.engine.stores.local import LocalStore
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="restores set-id bits")
 

@@ -13,22 +13,18 @@ import shutil
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from kit.agent_site import CLIENT, AgentSite
 from kit.project import UNITS
-from strongroom.net.control.messages import Script
+from strongroom.net.control.messages import Script, StartRestore
 from strongroom.net.control.restore_orders import ordered
 from strongroom.net.identities.authority import Authority
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from strongroom.net.control.messages import StartRestore
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the program runs as root")
 

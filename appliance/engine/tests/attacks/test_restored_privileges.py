@@ -6,16 +6,14 @@ import json
 import os
 import socket
 import stat
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kit.command import Command
-from strongroom.jobs.restore.metadata import change_flags
-from strongroom.scan.attributes import read_flags
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from strongroom.engine.restore.metadata import change_flags
+from strongroom.engine.scan.attributes import read_flags
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making devices and capabilities")
 

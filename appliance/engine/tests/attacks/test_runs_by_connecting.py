@@ -19,8 +19,7 @@ def director(tmp_path, monkeypatch):
 
 @in_loop
 async def test_the_catalog_gets_a_run_a_minute_at_most(director):
-    await director.open()
-    agent = await director.agent("web1")
+    agent = await director.with_agent()
     for _ in range(TIMES):
         for run in await director.runs(states=("running",)):
             await agent.start(run.id)
@@ -30,7 +29,7 @@ async def test_the_catalog_gets_a_run_a_minute_at_most(director):
         await agent.connect()
         await director.settle()
     assert 1 <= len(await director.runs(limit=100)) <= 3
-    # Whoever waits gets its run.
+    # Anyone who waits gets its run.
     (waiting,) = await director.runs(states=("waiting", "queued", "running"))
     await director.go(PAUSE_SECONDS)
     assert await director.state(waiting.id) == "running"

@@ -14,16 +14,16 @@ from kit.hostile_house import HostileHouse
 from kit.prepared_commands import run_command
 from kit.sealed_by_hand import lease_object, snapshot_object, store
 from kit.tiny_backup import PASSPHRASE, back_up, new_repository, read_back
-from strongroom import clock
-from strongroom.clock import boot_id
-from strongroom.errors import CheckFailedError, SetAsideError
-from strongroom.jobs.check.check import CheckOptions, DataSubset, check
-from strongroom.jobs.check.vouch import required_judge, vouch
-from strongroom.jobs.repair.repair import RepairOptions, repair
-from strongroom.jobs.upkeep.sweep import live_leases
-from strongroom.progress import NullProgress
-from strongroom.repo.leases import Holder, has_ended, list_leases
-from strongroom.stores.local import LocalStore
+from strongroom.base import clock
+from strongroom.base.clock import boot_id
+from strongroom.base.errors import CheckFailedError, SetAsideError
+from strongroom.base.progress import NullProgress
+from strongroom.engine.check.check import CheckOptions, DataSubset, check
+from strongroom.engine.check.vouch import required_judge, vouch
+from strongroom.engine.prune.sweep import live_leases
+from strongroom.engine.repair.repair import RepairOptions, repair
+from strongroom.engine.repository.leases import Holder, has_ended, list_leases
+from strongroom.engine.stores.local import LocalStore
 
 FILES = {b"one": b"first" * 1000, b"two": os.urandom(5000)}
 SET_ASIDE = SetAsideError.exit_code
@@ -165,14 +165,14 @@ def test_no_snapshot_stops_a_command(house):
     assert read_back(house.appliance, house.kept.id) == FILES
 
 
-def test_vouch_finds_them_false_and_goes_on(daemon, appliance, open_as):
+def test_vouch_finds_them_false_and_continues(daemon, appliance, open_as):
     attacker, victim = open_as(daemon.agent("web1")), open_as(daemon.agent("web2"))
     with attacker.lease("web1", 1, "backup"):
         names = {store(attacker, "snapshots", make(attacker.writer)) for make in HOSTILE.values()}
     kept = back_up(victim, FILES)
     report = vouch(appliance, required_judge(appliance.store), NullProgress())
     assert {name for kind, name, _ in report.false_objects if kind == "snapshots"} == names
-    assert kept.id not in appliance.store.doubted("snapshots")
+    assert kept.id not in appliance.store.unverified("snapshots")
     assert report.snapshots == 1
 
 
@@ -229,7 +229,7 @@ def test_what_is_of_an_unknown_version_stops_nothing_and_ends_after_a_month(kind
     report = vouch(house.whole, house.store, quiet)
     assert report.set_aside.names(kind) == [name]
     assert report.false_objects == []
-    assert house.store.doubted(kind) == {name}
+    assert house.store.unverified(kind) == {name}
     # A later version had its time.
     now_ns = clock.now_ns
     monkeypatch.setattr(clock, "now_ns", lambda: now_ns() + 31 * 86400 * 10**9)

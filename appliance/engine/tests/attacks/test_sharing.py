@@ -5,24 +5,22 @@ from array import array
 
 import pytest
 
+from kit.kept import known_chunks
 from kit.memory_store import MemoryStore
 from kit.tiny_backup import DIRECTORY, TinyBackup, back_up, new_repository, read_back
-from strongroom.content.ciphers import BlockCipher
-from strongroom.content.codecs import NONE
-from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
-from strongroom.errors import DamageError, KeyRightError
-from strongroom.jobs.check.vouch import required_judge, vouch
-from strongroom.jobs.share.share import ShareOptions, share
-from strongroom.jobs.upkeep.prune import prune
-from strongroom.jobs.upkeep.prune_options import PruneOptions
-from strongroom.progress import NullProgress
-from strongroom.repo.index.chunk_table import ChunkTable
-from strongroom.repo.index.objects import read_index_object, write_index_object
-from strongroom.repo.keys.derivation import agree
-from strongroom.repo.keys.owners import SHARED
-from strongroom.repo.keys.roles import ApplianceKey, pack_key
-from strongroom.repo.listing.page import encode_page
-from strongroom.repo.packs import (
+from strongroom.base.errors import DamageError, KeyRightError
+from strongroom.base.progress import NullProgress
+from strongroom.engine.check.vouch import required_judge, vouch
+from strongroom.engine.content.ciphers import BlockCipher
+from strongroom.engine.content.codecs import NONE
+from strongroom.engine.content.digests import block_id, chunk_id, ids_and_lengths
+from strongroom.engine.prune.prune import prune
+from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.repository.index.objects import read_index_object, write_index_object
+from strongroom.engine.repository.keys.owners import SHARED, agree
+from strongroom.engine.repository.keys.roles import ApplianceKey, pack_key
+from strongroom.engine.repository.listing.page import encode_page
+from strongroom.engine.repository.packs import (
     HEADER_SIZE,
     KIND_DATA,
     KIND_LISTING,
@@ -31,10 +29,11 @@ from strongroom.repo.packs import (
     parse_header,
     read_footer,
 )
-from strongroom.repo.repository import Repository
-from strongroom.repo.restore_ticket import make_ticket, open_with_ticket
-from strongroom.repo.snapshots import PageReference, Snapshot
-from strongroom.rows.rows import new_rows
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.restore_ticket import make_ticket, open_with_ticket
+from strongroom.engine.repository.snapshots import PageReference, Snapshot
+from strongroom.engine.rows.rows import new_rows
+from strongroom.engine.share.share import ShareOptions, share
 
 SECRET = {b"shadow": b"root:secret of web2" * 50}
 PRUNE = PruneOptions(spare_seconds=-1e6, max_unused=0.0, repack_below=1.0, threads=1)
@@ -119,7 +118,7 @@ def test_a_put_key_makes_no_shared_pack_index_or_tombstone(house):
         PackWriter(thief.store, thief.key, SHARED, KIND_DATA, thief.cipher)
 
     class Pretender(ApplianceKey):
-        """All that the put key knows, with a signing key of its own."""
+        """All that the put key knows, with its own signing key."""
 
         def owner(self, owner):
             return thief.key.owner(owner)
@@ -174,9 +173,9 @@ def test_an_unverified_pack_is_neither_counted_nor_repacked(daemon, appliance, o
         backup.commit()
     whole = appliance.for_all_clients()
     assert share(whole, ShareOptions(3), NullProgress()).shared_chunks == 0
-    doubted = appliance.store.doubted("packs")
+    unverified = appliance.store.unverified("packs")
     prune(whole, PRUNE, NullProgress())
-    assert appliance.store.doubted("packs") == doubted
+    assert appliance.store.unverified("packs") == unverified
     vouch(whole, required_judge(appliance.store), NullProgress())
     assert share(whole, ShareOptions(3), NullProgress()).shared_chunks == len(COMMON)
 
@@ -216,10 +215,10 @@ def test_an_agent_sees_the_chunks_of_nobody_else_unless_they_are_shared(daemon, 
     whole = appliance.for_all_clients()
     spy = open_as(daemon.agent("spy"), "spy")
     vouch(whole, required_judge(appliance.store), NullProgress())
-    assert len(ChunkTable.load(spy.load_index(chunks=True))) == 0
+    assert len(known_chunks(spy)) == 0
     share(whole, ShareOptions(3), NullProgress())
     spy = open_as(daemon.agent("spy"), "spy")
-    assert len(ChunkTable.load(spy.load_index(chunks=True))) == len(COMMON)
+    assert len(known_chunks(spy)) == len(COMMON)
 
 
 def test_the_key_of_a_pack_follows_from_owner_kind_and_cipher():
@@ -250,7 +249,7 @@ def test_sharing_and_thinning_lower_no_quota(daemon, appliance, open_as):
     while prune(whole, PRUNE, NullProgress()).removed_packs:
         pass
     content = sum(map(len, files.values()))
-    usage = daemon.server.serving.repository("").book.usage()
+    usage = daemon.server.serving.repository("").owner_list.usage()
     for name in names:
         owner = daemon.client_id(name)
         # Its own copy is gone, and it is charged for it all the same.

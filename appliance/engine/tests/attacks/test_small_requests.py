@@ -7,10 +7,8 @@ import pytest
 
 from kit.daemon_process import wait_for
 from kit.tiny_backup import new_repository
-from strongroom.content.digests import object_name
-from strongroom.daemons.storage.client_lines import MOST_LINES
-from strongroom.daemons.storage.settings import StorageLimits
-from strongroom.errors import QuotaError
+from strongroom.base.errors import QuotaError
+from strongroom.engine.content.digests import object_name
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.frames import START_SIZE, decode_start, encode_start
 from strongroom.net.storage.protocol import (
@@ -21,6 +19,8 @@ from strongroom.net.storage.protocol import (
     StorageHello,
     encode,
 )
+from strongroom.service.log_lines import MOST_A_MINUTE
+from strongroom.storage.settings import StorageLimits
 
 LEASE = "1" * 32
 CONNECTIONS = 24
@@ -72,7 +72,7 @@ def test_a_quota_of_bytes_is_one_of_objects_too(make_daemon):
     agent.put_new("leases", LEASE, daemon.object_of("web1", b"a lease"))
     with pytest.raises(QuotaError, match=f"the {fits} objects that it has"):
         put(fits)
-    # Whoever stores something goes on as far as its lease goes, and others are not concerned.
+    # Anyone who stores something continues as far as its lease goes, and others are not concerned.
     agent.replace("leases", LEASE, daemon.object_of("web1", b"the same lease"))
     other = daemon.object_of("web2", b"of another")
     daemon.agent("web2").put("packs", object_name(other), other)
@@ -90,16 +90,17 @@ def test_snapshots_that_are_stored_and_taken_back_for_ever_fill_no_log(daemon, a
     agent = daemon.agent("web1")
     agent.put_new("leases", LEASE, daemon.object_of("web1", b"a lease"))
     caplog.set_level(logging.INFO)
-    for number in range(10 * MOST_LINES):
+    for number in range(10 * MOST_A_MINUTE):
         data = daemon.object_of("web1", b"%d" % number)
         agent.put("snapshots", object_name(data), data)
         agent.delete("snapshots", object_name(data))
     said = [record.getMessage() for record in caplog.records]
-    assert sum("deleted snapshots" in one for one in said) == MOST_LINES
-    # What maintenance removes is told with a line for each connection, and one for each snapshot.
+    assert sum("deleted snapshots" in one for one in said) == MOST_A_MINUTE
+    # What maintenance removes is reported with a line for each connection, and one for each
+    # snapshot.
     before = len(said)
     local = daemon.local()
-    for number in range(2 * MOST_LINES):
+    for number in range(2 * MOST_A_MINUTE):
         data = daemon.object_of("web1", b"%d" % number)
         for kind in ("packs", "snapshots"):
             local.put(kind, object_name(data), data)
@@ -108,6 +109,6 @@ def test_snapshots_that_are_stored_and_taken_back_for_ever_fill_no_log(daemon, a
     wait_for(lambda: any("deleted packs" in one for one in caplog.messages), lambda: caplog.text)
     said = caplog.messages[before:]
     assert [one.rpartition(": deleted ")[2] for one in said if "deleted packs" in one] == [
-        f"packs: {2 * MOST_LINES}"
+        f"packs: {2 * MOST_A_MINUTE}"
     ]
-    assert sum("deleted snapshots" in one for one in said) == 2 * MOST_LINES
+    assert sum("deleted snapshots" in one for one in said) == 2 * MOST_A_MINUTE

@@ -5,12 +5,12 @@ import pytest
 
 from kit.forged_snapshot import NO_BLOCK, file_row, forge
 from kit.tiny_backup import back_up, read_back
-from strongroom.jobs.check.vouch import required_judge, vouch
-from strongroom.jobs.upkeep.prune import prune
-from strongroom.jobs.upkeep.prune_options import PruneOptions
-from strongroom.progress import NullProgress
-from strongroom.repo.block_columns import BlockColumns
-from strongroom.repo.packs import KIND_DATA, PackFooter, read_footer
+from strongroom.base.progress import NullProgress
+from strongroom.engine.check.vouch import required_judge, vouch
+from strongroom.engine.prune.prune import prune
+from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.repository.block_columns import BlockColumns
+from strongroom.engine.repository.packs import KIND_DATA, PackFooter, read_footer
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
 THOROUGH = PruneOptions(

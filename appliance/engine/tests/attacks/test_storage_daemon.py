@@ -8,10 +8,10 @@ import pytest
 from kit.memory_store import MemoryStore
 from kit.prepared_commands import run_command
 from kit.tiny_backup import PASSPHRASE, back_up, new_repository
-from strongroom.errors import DamageError, ProtocolError
+from strongroom.base.errors import DamageError, ProtocolError
+from strongroom.engine.repository.configuration import decode_config
+from strongroom.engine.stores.store import KINDS, ObjectInfo
 from strongroom.net.storage.protocol import decode_info, decode_infos, decode_names
-from strongroom.repo.configuration import decode_config
-from strongroom.stores.store import KINDS, ObjectInfo
 
 ODD_NAMES = (
     "",
@@ -32,7 +32,7 @@ FILES = {b"one": b"first" * 100}
 
 
 class OddStore(MemoryStore):
-    """Lists objects that nobody stored."""
+    """Lists objects that no one stored."""
 
     is_odd = False
 

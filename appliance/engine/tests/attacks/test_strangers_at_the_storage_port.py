@@ -1,4 +1,4 @@
-"""Whoever has some certificate of the authority tries what the configuration does not give it."""
+"""Peers with some certificate of the authority try what the configuration does not permit."""
 
 import signal
 import time
@@ -7,8 +7,7 @@ import pytest
 
 from kit.storage_site import PATIENCE_SECONDS, StorageSite
 from kit.tiny_backup import back_up, new_repository
-from strongroom.daemons.storage.admission import Admission
-from strongroom.errors import (
+from strongroom.base.errors import (
     ConnectionLostError,
     ObjectMissingError,
     PeerRefusedError,
@@ -16,6 +15,7 @@ from strongroom.errors import (
 )
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.place import open_network, parse_place
+from strongroom.storage.admission import Admission
 
 FILES = {b"one": b"first" * 1000}
 ANN = Peer("ann", "operator", "1")

@@ -18,9 +18,11 @@ import select
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -29,26 +31,20 @@ from kit.command import PASSPHRASE, Command
 from kit.connections import House
 from kit.director_server import RunningDirector
 from kit.hostile_director import HostileDirector
+from kit.json_output import objects_of
 from kit.passing_store import PassingStore
 from kit.prepared_commands import run_command
 from kit.simulated_agent import SimulatedAgent
 from kit.storage_daemon import Daemon
 from kit.tiny_backup import new_repository
+from strongroom.base.errors import StoreError
 from strongroom.cli.main import COMMANDS, command_parser
-from strongroom.daemons.log_lines import PeopleLines
-from strongroom.daemons.storage.server import open_folder
-from strongroom.errors import StoreError
+from strongroom.engine.repository.keys.files import import_key
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.stores.local import LocalStore
+from strongroom.engine.stores.servable import ServableStore
 from strongroom.net.control.messages import Script, StorageTarget
-from strongroom.repo.keys.files import import_key
-from strongroom.repo.repository import Repository
-from strongroom.stores.local import LocalStore
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from strongroom.stores.servable import ServableStore
+from strongroom.service.log_lines import PeopleLines
 
 Leaf = tuple[str, ...]
 
@@ -56,13 +52,13 @@ Leaf = tuple[str, ...]
 FORGED = "strongroom: error [forged]"
 EVIL = f"\x1b]2;PWNED\x07\x1b[2J\x9b31m\u202e\u2028\x7f\x85\x08\r\n{FORGED}: pay\tme"
 EVIL_BYTES = EVIL.encode() + b"\xff\xfe"
-# As part of a path of ours, which is no text of a file name of others.
+# As part of a path of ours, which is not text of a file name of others.
 EVIL_NAME = os.fsdecode(EVIL_BYTES)
 
-# What is no text: the catalog's export is for `catalog import`, a program.
+# What is not text: the catalog's export is for `catalog import`, a program.
 EXEMPT = {("catalog", "export")}
-# Nothing of others is in what these show; the browser has a test of its own, on a terminal.
-HARMLESS = ("self-test", "version", "completion", "browse", "schedule remove")
+# Nothing of others is in what these show; the browser has its own test, on a terminal.
+HARMLESS = ("self-test", "version", "cache", "completion", "serve", "browse", "schedule remove")
 PATIENCE_SECONDS = 60
 
 
@@ -112,7 +108,7 @@ class FailingDisk:
         self.has_failed = False
 
     def open(self, place: bytes) -> ServableStore:
-        return PassingStore(open_folder(place), self._operate)  # type: ignore[return-value]
+        return PassingStore(LocalStore(place), self._operate)  # type: ignore[return-value]
 
     def _operate(self, number: int) -> None:
         if self.has_failed:
@@ -238,6 +234,9 @@ class Site:
             ("dump",): [
                 [f"{snapshot}/{EVIL_NAME}/absent"], [EVIL], ["latest", EVIL_NAME],
             ],
+            ("cache",): [[], ["--cache-dir", out + "/" + EVIL], ["--clear"]],
+            # What it serves is frames, not text.
+            ("serve",): [["--path", "s3://" + EVIL]],
             ("mount",): [[out + "/nowhere"], [str(self.tree / "link")]],
             ("snapshots",): [[], ["--host", EVIL], ["--group-by", "host,paths"], ["--tag", EVIL]],
             ("ls",): [["latest", "--recursive"], ["latest", "--recursive", "--long"], [
@@ -245,6 +244,13 @@ class Site:
             ("find",): [["*"], ["*", "--show-snapshots"], [EVIL_NAME], ["--regex", "(" + EVIL]],
             ("diff",): [["latest", "latest"], [EVIL, "latest"], ["latest:" + tree, "latest"]],
             ("stats",): [[], ["latest"], ["--each"], [EVIL]],
+            ("tag",): [
+                ["--add", EVIL, "--dry-run"], [EVIL, "--add", "a"], ["--remove", "run=" + EVIL],
+            ],
+            ("rewrite",): [
+                ["--exclude", "*", "--dry-run"], [EVIL, "--exclude", "*"],
+                ["--exclude", "none", "--new-host", EVIL, "--dry-run"],
+            ],
             ("forget",): [
                 ["--keep-last", "1", "--dry-run"],
                 ["--keep-tag", EVIL, "--dry-run", "--group-by", "host,job,paths"],
@@ -282,6 +288,7 @@ class Site:
             ("key", "import"): [[out + "/absent"], [str(self.good)]],
             ("vouch",): [[], ["--key-file", out], damaged],
             ("share",): [[], ["--key-file", out], damaged],
+            ("lock",): [[], ["--dry-run", *damaged], ["--repo", "s3://" + EVIL], ["--repo", out]],
         }  # fmt: skip
 
     def _configuration_lines(self) -> dict[Leaf, list[list[str]]]:
@@ -426,11 +433,6 @@ class Site:
                 ["--dir", self.out, "--inventory", EVIL],
                 ["--dir", self.out, "--resume", "--state", self.out + "/" + EVIL_NAME],
             ],
-            ("bench",): [
-                ["obnam", "--work", EVIL],
-                ["obnam", "--scale", "0.0001", "--rounds", "1", "--html", EVIL + "/x"],
-                [EVIL],
-            ],
             ("self-test",): [[]],
             ("version",): [[]],
             ("schedule", "remove"): [["--config", self.out, "--user"]],
@@ -535,8 +537,8 @@ def test_a_command_shows_nothing_that_drives_a_terminal(site, director, leaf, fo
             if leaf not in EXEMPT or ended.returncode:
                 assert_harmless(ended.stdout, (leaf, words))
             if form == "--json" and leaf[0] not in ("completion", "config"):
-                for line in ended.stdout.splitlines():
-                    assert json.loads(line)["type"], (leaf, words, line)
+                for said_object in objects_of(ended.stdout):
+                    assert said_object["type"], (leaf, words, said_object)
     # What is hostile was shown, or else nothing was tested.
     assert b"PWNED" in said or is_harmless(leaf, form), said.decode()
 
@@ -552,13 +554,13 @@ def test_a_prune_that_waits_names_who_it_waits_for(site):
 
 def test_json_says_names_exactly(site):
     ended = site.run(("ls",), ["latest", "--recursive", "--json"])
-    entries = [json.loads(line) for line in ended.stdout.splitlines()]
+    entries = objects_of(ended.stdout)
     assert_harmless(ended.stdout, "ls")
     paths = [base64.b64decode(one["path"]["base64"]) for one in entries if "base64" in one["path"]]
     assert os.fsencode(site.tree) + b"/" + EVIL_BYTES + b"/" + EVIL_BYTES in paths
     ended = site.run(("snapshots",), ["--json"])
     assert_harmless(ended.stdout, "snapshots")
-    found = [json.loads(line) for line in ended.stdout.splitlines()]
+    found = objects_of(ended.stdout)
     assert {(one["host"], one["job"], one["fileset"], *one["tags"]) for one in found} == {
         (EVIL, EVIL, EVIL, EVIL)
     }
@@ -642,7 +644,7 @@ def test_the_log_of_an_agent_holds_nothing_that_drives_a_terminal(tmp_path):
 
 
 def test_the_log_of_a_director_holds_nothing_that_drives_a_terminal(tmp_path):
-    """Its formatter has tests of its own; here whole lines come from a hostile agent."""
+    """Its formatter has its own tests; here whole lines come from a hostile agent."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(PeopleLines())

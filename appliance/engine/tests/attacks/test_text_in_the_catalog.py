@@ -6,7 +6,7 @@ import pytest
 
 from kit.director_in_process import TestDirector, client, in_loop, job
 from kit.virtual_time import ShiftedTime
-from strongroom.daemons.exposition import exposition
+from strongroom.service.exposition import exposition
 
 ODD = [
     "\0",

@@ -1,11 +1,10 @@
-"""A snapshot that cannot be read concerns its client, which is named, and nobody else."""
-
-import json
+"""A snapshot that cannot be read concerns its client, which is named, and no one else."""
 
 import pytest
 
 from kit.command import Command
-from strongroom.errors import DamageError, SetAsideError
+from kit.json_output import objects_of
+from strongroom.base.errors import DamageError, SetAsideError
 
 
 @pytest.fixture
@@ -22,7 +21,8 @@ def stored(folder):
 
 
 def damage(command, name):
-    """Change the last byte of a snapshot; its id."""
+    """Change the last byte of a snapshot that no cache has noted; its id."""
+    command("cache", "--clear")
     (file,) = command.repository.glob(f"snapshots/**/{name}")
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
@@ -48,7 +48,7 @@ def test_the_latest_of_one_client_is_restored_whatever_another_lost(stored):
 def test_what_is_set_aside_names_its_client(stored):
     command, names = stored
     lost = {damage(command, names["web1"]): "web1", damage(command, names["web3"]): "with the id"}
-    said = map(json.loads, command("snapshots", "--json", exit_code=SetAsideError.exit_code))
+    said = objects_of("\n".join(command("snapshots", "--json", exit_code=SetAsideError.exit_code)))
     named = {one["name"]: one["client"] for one in said if one["type"] == "set_aside"}
     assert named.keys() == lost.keys()
     assert all(client.startswith(lost[name]) for name, client in named.items())

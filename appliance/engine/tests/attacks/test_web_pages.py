@@ -9,7 +9,7 @@ from websockets.sync.client import connect
 from kit.api_routes import every_route
 from kit.director_server import RunningDirector
 from strongroom.net.channels.tls_contexts import client_context
-from strongroom.net.control.own_requests import OWN_HEADER, OWN_HEADERS
+from strongroom.net.control.messages import OWN_HEADER, OWN_HEADERS
 from strongroom.net.identities.identity import certificate_request, new_key
 
 EVIL = "https://evil.example"
@@ -135,7 +135,7 @@ def test_a_name_that_was_made_to_point_here_is_not_ours(director, browser, route
         for route in routes:
             answer = route.ask(browser, headers=headers)
             assert answer.status_code in (400, 403), (route, answer.text)
-            assert answer.status_code == 400 or "not known as" in answer.json()["message"]
+            assert answer.status_code == 400 or "does not have the name" in answer.json()["message"]
 
 
 def test_a_name_that_points_here_renews_no_certificate(director, browser):

@@ -41,7 +41,7 @@
       }
     }
   }
-  if ([...document.querySelectorAll("[tabindex]")].some((one) => one.tabIndex > 0)) found.push("an order of its own");
+  if ([...document.querySelectorAll("[tabindex]")].some((one) => one.tabIndex > 0)) found.push("its own order");
 
   // Contrast of texts by WCAG 2: 4.5 to 1, or 3 to 1 for large ones.
   const parse = (text) => (text.match(/[\d.]+/g) || []).map(Number);

@@ -7,16 +7,14 @@ Playwright drives the browser; `make test-browser` installs it. Without it, or w
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kit.director_server import RunningDirector
 from kit.simulated_agent import SimulatedAgent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 
@@ -100,7 +98,7 @@ def new_site(chromium: Any, director: RunningDirector) -> Iterator[Any]:
     contexts, sites = [], []
 
     def make(**options: Any) -> Site:
-        # Its authority is the appliance's own, which this browser has not been told of.
+        # Its authority is the appliance's own, which this browser has not been reported.
         contexts.append(chromium.new_context(ignore_https_errors=True, **options))
         sites.append(Site(director, contexts[-1].new_page()))
         return sites[-1]

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from strongroom.daemons.director.web.sessions import COOKIE
+from strongroom.director.web.sessions import COOKIE
 from strongroom.net.control.messages import StartBackup, StartRestore
 
 pytestmark = pytest.mark.browser

@@ -7,23 +7,23 @@ import os
 from pathlib import Path
 
 import pytest
+from strongroom_bench.suites.report import suite_page
+from strongroom_bench.suites.result import Row, SuiteResult
 
 from kit.command import Command
-from strongroom.measure.profile import (
+from strongroom.cli.measure.profile import (
     Iperf3Profile,
     Machine,
     NetworkProfile,
     Profile,
     Transfer,
 )
-from strongroom.measure.report import html_report
-from strongroom.measure.suites.report import suite_page
-from strongroom.measure.suites.result import Row, SuiteResult
+from strongroom.cli.measure.report import html_report
 
 pytestmark = pytest.mark.browser
 
 ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text("utf-8")
-# A screenshot of each page goes here, for whoever wants to look.
+# A screenshot of each page goes here, for anyone who wants to look.
 SHOTS = os.environ.get("SCREENSHOTS", "")
 HOSTILE = "<img src=x onerror=document.title='owned'>"
 

@@ -1,12 +1,13 @@
-"""Runs the real command in a process of its own, as a user would."""
+"""Runs the real command in its own process, as a user would."""
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from kit.prepared_commands import run_for_text
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -24,14 +25,6 @@ def strongroom(environment: dict[str, str]) -> Run:
     """Run `strongroom WORDS...`; keyword arguments are added to the environment."""
 
     def run(*words: str, **additions: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "strongroom", *words],
-            env={**environment, **additions},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return run_for_text(words, {**environment, **additions})
 
     return run

@@ -2,22 +2,25 @@
 
 import argparse
 import io
+import time
+from types import SimpleNamespace
 
 import pytest
 
-from strongroom.cli.access import open_repository, open_store
-from strongroom.cli.settings import Settings
-from strongroom.cli.terminal import Terminal
-from strongroom.errors import (
+from strongroom.base.errors import (
     KeyRightError,
     RepositoryNotFoundError,
     StoreError,
     UsageError,
     WrongKeyError,
 )
-from strongroom.repo.keys.files import export_key
-from strongroom.repo.keys.wrapping import Argon2Cost
-from strongroom.repo.repository import Repository
+from strongroom.cli.access import open_repository, open_store
+from strongroom.cli.settings import Settings
+from strongroom.cli.terminal import Terminal
+from strongroom.engine.repository.keys.files import export_key
+from strongroom.engine.repository.keys.wrapping import Argon2Cost
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.stores import limited
 
 CHEAP = Argon2Cost(memory_kib=8192, iterations=1, lanes=1)
 
@@ -46,6 +49,33 @@ def opened(need="read", **said):
 
 def test_the_passphrase_of_the_environment_opens(place):
     assert opened(repository=place, password="open sesame").encrypted
+
+
+@pytest.mark.parametrize("way", ["limit_upload", "limit_download"])
+def test_a_limit_slows_down_one_direction(place, way, monkeypatch):
+    slept = []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        time.sleep(seconds)
+
+    monkeypatch.setattr(limited, "time", SimpleNamespace(sleep=sleep))
+    none = {"limit_upload": 0, "limit_download": 0}
+    said = {"repository": place, "password": "open sesame", **none, way: 1_000_000}
+    store = opened(**said).store
+    waited = {}
+    for direction in ("limit_upload", "limit_download"):
+        slept.clear()
+        for number in range(3):
+            name = f"{number:064}"
+            if direction == "limit_upload":
+                store.put("packs", name, bytes(200_000))
+            else:
+                store.get("packs", name)
+        waited[direction] = bool(slept)
+    # 600,000 bytes at a million a second: the last block waits for those before it.
+    assert waited.pop(way)
+    assert not waited.popitem()[1]
 
 
 def test_a_command_may_give_the_passphrase(place):
@@ -102,4 +132,4 @@ def test_a_repository_must_be_named():
 
 def test_a_place_of_another_kind_is_refused():
     with pytest.raises(UsageError, match="is not supported"):
-        opened(repository="s3://bucket/name", password="x")
+        opened(repository="b2:bucket:name", password="x")

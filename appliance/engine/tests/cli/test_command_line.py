@@ -10,8 +10,7 @@ import sys
 
 import pytest
 
-from strongroom.cli.main import COMMANDS, command_parser, overview, split_command
-from strongroom.errors import (
+from strongroom.base.errors import (
     EXIT_BUG,
     EXIT_DONE,
     EXIT_OUTPUT_CLOSED,
@@ -19,6 +18,13 @@ from strongroom.errors import (
     CancelledError,
     OperatingSystemError,
     UsageError,
+)
+from strongroom.cli.main import (
+    _WORDS_OF_OTHERS,
+    COMMANDS,
+    command_parser,
+    overview,
+    split_command,
 )
 
 # A command of the tests' own, run by the real frame: it does what its first argument says.
@@ -147,13 +153,30 @@ def test_without_a_command_help_is_offered(strongroom):
 
 @pytest.mark.parametrize(
     ("typed", "hint"),
-    [("bakcup", "did you mean `backup`?"), ("frobnicate", "see `strongroom --help`")],
+    [
+        ("bakcup", "did you mean `backup`?"),
+        ("frobnicate", "see `strongroom --help`"),
+        ("create", "use `strongroom backup`"),
+        ("extract", "use `strongroom restore`"),
+        ("cat", "use `strongroom dump`"),
+        ("list", "use `strongroom snapshots`, or `ls` for files of one"),
+        ("expire", "use `strongroom forget`"),
+        ("compact", "use `strongroom prune`"),
+        ("unlock", "no job locks the repository, and leases end by themselves"),
+        ("self-update", "use your package manager, or replace the one file"),
+    ],
 )
 def test_an_unknown_command_is_told_with_what_was_meant(strongroom, typed, hint):
     answer = strongroom(typed)
     assert answer.returncode == UsageError.exit_code
-    expected = f"strongroom: error [usage]: there is no command `{typed}`; {hint}\n"
+    expected = f"strongroom: error [usage]: unknown command `{typed}`; {hint}\n"
     assert answer.stderr == expected
+
+
+def test_words_of_other_programs_lead_to_commands_that_exist():
+    assert not _WORDS_OF_OTHERS.keys() & COMMANDS.keys()
+    named = [text.split()[2].rstrip("`,") for text in _WORDS_OF_OTHERS.values() if "ngroom" in text]
+    assert set(named) <= COMMANDS.keys()
 
 
 def test_an_unknown_option_is_a_usage_error_that_names_the_help(strongroom):
@@ -218,9 +241,58 @@ def test_options_win_over_the_environment(probe):
     assert from_options["password_file"] == "/f"
 
 
+@pytest.mark.parametrize("way", ["file", "command"])
+def test_the_environment_names_a_file_or_a_command_for_the_passphrase(probe, way):
+    inherited = {f"STRONGROOM_PASSWORD_{way.upper()}": "/env"}
+    words = ("probe", "settings", "--json")
+    _, output, _ = finished(probe(*words, **inherited))
+    assert json.loads(output)[f"password_{way}"] == "/env"
+    other = {"file": "command", "command": "file"}[way]
+    for option, value in ((way, "/o"), (other, "/o"), ("key", None)):
+        flag = "--key-file" if option == "key" else f"--password-{option}"
+        _, output, _ = finished(probe(*words, flag, "/o", **inherited))
+        assert json.loads(output)[f"password_{way}"] == (value if option == way else None)
+
+
+def test_several_passphrases_in_the_environment_are_refused(probe):
+    both = {"STRONGROOM_PASSWORD": "secret", "STRONGROOM_PASSWORD_COMMAND": "pass backup"}
+    code, _, messages = finished(probe("probe", "settings", **both))
+    assert code == UsageError.exit_code
+    assert "$STRONGROOM_PASSWORD and $STRONGROOM_PASSWORD_COMMAND exclude each other" in messages
+    assert "secret" not in messages
+    code, _, _ = finished(probe("probe", "settings", "--password-file", "/f", **both))
+    assert code == EXIT_DONE
+
+
 def test_commands_that_we_start_do_not_inherit_the_passphrase(probe):
     _, output, _ = finished(probe("probe", "settings", "--json", STRONGROOM_PASSWORD="secret"))
     assert json.loads(output)["inherited"] is None
+
+
+def test_limits_are_given_as_other_rates(probe):
+    words = ("--limit-upload", "500k", "probe", "settings", "--json", "--limit-download=2mb/s")
+    _, output, _ = finished(probe(*words))
+    found = json.loads(output)
+    assert (found["limit_upload"], found["limit_download"]) == (500 << 10, 2_000_000)
+    _, output, _ = finished(probe("probe", "settings", "--json", "--limit-upload", "2 MiB/s"))
+    assert json.loads(output)["limit_upload"] == 2 << 20
+    code, _, messages = finished(probe("probe", "settings", "--limit-upload", "fast"))
+    assert code == UsageError.exit_code
+    assert "'fast' is not a rate" in messages
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--repository", "r1", "probe"), "unknown option `--repository`; did you mean `--repo`?"),
+        (("probe", "settings", "--limit-up", "1m"), "`--limit-up`; did you mean `--limit-upload`?"),
+        (("probe", "settings", "one too many"), "unexpected `one too many`"),
+    ],
+)
+def test_a_word_that_is_not_known_is_named_alone(probe, words, message):
+    code, _, messages = finished(probe(*words))
+    assert code == UsageError.exit_code
+    assert message in messages
 
 
 def test_the_cache_has_one_place_and_can_be_left_out(probe, environment):
@@ -247,7 +319,7 @@ def test_a_fault_of_ours_is_reported_with_its_traceback(probe):
     code, _, messages = finished(probe("probe", "divide"))
     assert code == EXIT_BUG
     assert "Traceback" in messages
-    assert messages.splitlines()[-1].startswith("strongroom: error [bug]: this is a fault in")
+    assert messages.splitlines()[-1].startswith("strongroom: error [bug]: internal error in")
     assert messages.endswith("ZeroDivisionError: division by zero\n")
 
 

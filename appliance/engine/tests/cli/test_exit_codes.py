@@ -8,7 +8,7 @@ import pytest
 
 import strongroom
 from kit.project import DOCUMENTS
-from strongroom import errors
+from strongroom.base import errors
 
 DOCUMENT = DOCUMENTS / "reference" / "exit-codes.md"
 
@@ -45,7 +45,9 @@ def test_every_error_is_documented_and_nothing_else():
 
 def test_each_id_means_one_kind_of_error():
     kinds = [errors.StrongroomError, *descendants(errors.StrongroomError)]
-    ids = [kind.error_id for kind in kinds]
+    # A class without an id of its own is of the kind of its base.
+    ids = [kind.error_id for kind in kinds if "error_id" in vars(kind)]
+    assert len(ids) > 40
     assert len(ids) == len(set(ids))
 
 

@@ -6,34 +6,35 @@ from collections import defaultdict
 
 import pytest
 
+from kit.json_output import objects_of
 from kit.project import DOCUMENTS
-from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, CheckFailedError
+from strongroom.base.errors import EXIT_DONE, EXIT_INCOMPLETE, CheckFailedError
 
 DOCUMENT = DOCUMENTS / "reference" / "json-output.md"
+
+
+def outside_parentheses(text: str) -> str:
+    depth, kept = 0, []
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if not depth:
+            kept.append(character)
+    return "".join(kept)
 
 
 def documented() -> dict[str, dict[str, set[str]]]:
     """Command -> type -> fields; optional ones carry a question mark."""
     commands: dict[str, dict[str, set[str]]] = defaultdict(dict)
-    names: list[str] = []
-    types: list[str] = []
     for line in DOCUMENT.read_text().splitlines():
-        if line.startswith("## "):
-            names, types = line[3:].split(", "), []
-        elif not line.startswith("|") or line.startswith("|---"):
-            types = types if line.startswith("|") else []
-        elif not types:
-            types = re.findall(r"`([a-z_]+)`", line.split("|")[1])
-            for name in names:
-                commands[name].update({kind: {"type"} for kind in types})
-        else:
-            first = line.split("|")[1]
-            optional = {f"{field}?" for field in re.findall(r"\*`([a-z_]+)`\*", first)}
-            fields = set(re.findall(r"`([a-z_]+)`", first))
-            fields = {field for field in fields if f"{field}?" not in optional} | optional
-            for name in names:
-                for kind in types:
-                    commands[name][kind] |= fields
+        cells = outside_parentheses(line).split("|")[1:-1]
+        if len(cells) != 3 or not (types := re.findall(r"`([a-z_]+)`", cells[1])):
+            continue
+        optional = {f"{field}?" for field in re.findall(r"\*`([a-z_]+)`\*", cells[2])}
+        fields = set(re.findall(r"`([a-z_]+)`", cells[2]))
+        fields = {field for field in fields if f"{field}?" not in optional} | optional | {"type"}
+        for name in re.findall(r"`([a-z-]+)`", cells[0]) or ["any"]:
+            for kind in types:
+                commands[name].setdefault(kind, {"type"}).update(fields)
     return commands
 
 
@@ -63,7 +64,7 @@ def emitted(strongroom, tmp_path):
     def run(*words: str, codes: tuple[int, ...] = (EXIT_DONE,)) -> None:
         answer = strongroom(*words, "--json", **place)
         assert answer.returncode in codes, (words, answer.stderr)
-        objects.extend((words[0], json.loads(line)) for line in answer.stdout.splitlines())
+        objects.extend((words[0], one) for one in objects_of(answer.stdout))
 
     run("init")
     run("backup", str(data))
@@ -110,11 +111,22 @@ def emitted(strongroom, tmp_path):
     return objects
 
 
+@pytest.mark.parametrize("words", [("snapshots",), ("key", "list")])
+def test_a_list_is_one_array(strongroom, tmp_path, words):
+    place = {"STRONGROOM_REPOSITORY": str(tmp_path / "r"), "STRONGROOM_PASSWORD": "open sesame"}
+    strongroom("init", **place)
+    answer = strongroom(*words, "--json", **place)
+    assert isinstance(json.loads(answer.stdout), list)
+    # Nothing is not a list, where the command has failed.
+    place["STRONGROOM_REPOSITORY"] = str(tmp_path / "none")
+    assert strongroom(*words, "--json", **place).stdout == ""
+
+
 def test_what_commands_emit_is_what_the_document_says(emitted, promised):
     seen = set()
     for command, thing in emitted:
         kind = thing["type"]
-        fields = promised[command].get(kind) or promised["progress"].get(kind)
+        fields = promised[command].get(kind) or promised["any"].get(kind)
         assert fields, f"{command} emits {kind}, which the document does not name"
         required = {field for field in fields if not field.endswith("?")}
         allowed = required | {field[:-1] for field in fields if field.endswith("?")}

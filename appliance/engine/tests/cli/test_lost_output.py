@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kit.command import Command
+from kit.command import Command
 
 # How a shell would write it, and whether the other stream can say what was lost.
 LOST = {

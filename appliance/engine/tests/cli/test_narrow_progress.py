@@ -13,6 +13,7 @@ COUNTS = {
     "total_files": 1_234_567,
     "total_bytes": 12 << 30,
     "total_is_estimate": True,
+    "percent": 25,
     "bytes_per_second": 100 << 20,
     "remaining_seconds": 245.0,
 }

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from strongroom.base.errors import UsageError
 from strongroom.cli.passphrase import (
     given_passphrase,
     passphrase_from_command,
@@ -15,7 +16,6 @@ from strongroom.cli.passphrase import (
 )
 from strongroom.cli.settings import Settings
 from strongroom.cli.terminal import Terminal
-from strongroom.errors import UsageError
 
 
 def settings(**said) -> Settings:
@@ -111,7 +111,7 @@ def test_nothing_said_gives_nothing(terminal):
 
 
 def converse(code: str, answers: list[bytes], environment: dict[str, str]) -> tuple[int, bytes]:
-    """Run `code` with a terminal of its own, typing one of `answers` at each colon."""
+    """Run `code` with its own terminal, typing one of `answers` at each colon."""
     leader, follower = pty.openpty()
     # The first terminal that the leader of a session opens becomes the one that controls it.
     own_terminal = "import os; os.close(os.open(os.ttyname(0), os.O_RDWR)); "

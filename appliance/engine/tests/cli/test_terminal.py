@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
+from strongroom.base.errors import EXIT_OUTPUT_CLOSED, OutputClosedError
+from strongroom.base.printable import printable
+from strongroom.base.progress import CountedProgress, NullProgress
+from strongroom.base.quantities import duration_text, size_text
 from strongroom.cli.live_progress import ProgressRates, progress_text, show_progress
-from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.terminal import Terminal
-from strongroom.errors import EXIT_OUTPUT_CLOSED, OutputClosedError
-from strongroom.printable import printable
-from strongroom.progress import CountedProgress, NullProgress
 
 
 class Screen(io.StringIO):
@@ -64,7 +64,7 @@ def test_quiet_silences_all_but_warnings_and_errors(output, messages):
     terminal = Terminal(quiet=True, verbose=1, output=output, messages=messages)
     terminal.line("a line")
     terminal.detail("a detail")
-    terminal.message_line("work goes on")
+    terminal.message_line("work continues")
     terminal.warn("one file could not be read")
     assert output.getvalue() == ""
     assert messages.getvalue() == "strongroom: warning: one file could not be read\n"
@@ -241,13 +241,16 @@ def test_programs_get_objects_of_progress(monkeypatch, output, messages):
     monkeypatch.setattr("strongroom.cli.live_progress.PLAIN_INTERVAL_SECONDS", 0.01)
     terminal = Terminal(as_json=True, output=output, messages=messages)
     with show_progress(terminal, "backing up") as progress:
-        progress.add(files=3)
+        progress.total(bytes=400, is_estimate=True)
+        progress.add(files=3, bytes=100)
         for _ in range(500):
             if '"files":3' in output.getvalue():
                 break
             threading.Event().wait(0.01)
     first = json.loads(output.getvalue().splitlines()[0])
     assert first["type"] == "progress"
+    assert first["percent"] == 25
+    assert first["remaining_seconds"] is not None
     assert messages.getvalue() == ""
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from kit.prepared_commands import run_for_text
 from strongroom.config.table.dialects import dialect_named
 from strongroom.config.trees.loader import Loaded, LoadOptions, load_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass
@@ -79,13 +78,6 @@ def config() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run `strongroom config WORDS...`."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "strongroom", "config", *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return run_for_text(["config", *words], os.environ)
 
     return run

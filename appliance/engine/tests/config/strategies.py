@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 
 from strongroom.config.language.grammar import shape_of
-from strongroom.config.table.keywords import KEYWORDS, MESSAGE_TYPES, OPTION_KEYWORDS, OWN_KEYWORDS
-from strongroom.config.table.schema import schema
+from strongroom.config.table.schema import DirectiveSpec, ResourceSpec, schema
+from strongroom.config.table.types import KEYWORDS, MESSAGE_TYPES, OPTION_KEYWORDS, OWN_KEYWORDS
 from strongroom.config.trees.printer import quoted
 from strongroom.config.values.forms import form_of
 from strongroom.config.values.notice_events import EVENT_WORDS
-
-if TYPE_CHECKING:
-    from strongroom.config.table.schema import DirectiveSpec, ResourceSpec
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NAMES = st.from_regex(r"\A[A-Za-z0-9:._/-]([A-Za-z0-9:._/ -]{0,20}[A-Za-z0-9:._/-])?\Z")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from strongroom.base.errors import UsageError
 from strongroom.config.table.dialects import dialect_named
 from strongroom.config.table.schema import schema
-from strongroom.errors import UsageError
 
 RETIRED = "Director { Name = d; Password = x; Pid Directory = /run }"
 OWN = "Client { Name = c; Address = a; Password = x; Upload Queue Size = 64 }"

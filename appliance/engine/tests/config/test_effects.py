@@ -10,17 +10,17 @@ import pytest
 import strongroom
 from strongroom.config.reports.effects import ACTED_ON, effect_of
 from strongroom.config.table.schema import schema
-from strongroom.knobs.table import BACKUP_KNOBS
+from strongroom.engine.knobs.table import JOB_KNOBS
 
 # Where a component's directives are read, below the package.
 READERS = {
-    "director": ("daemons/director", "config"),
-    "storage": ("daemons/storage",),
-    "agent": ("daemons/agent",),
+    "director": ("director", "config"),
+    "storage": ("storage",),
+    "agent": ("agent",),
     "console": ("cli",),
     "monitor": (),
 }
-# Read under names that are put together, or by whoever parses.
+# Read under names that are put together, or by anyone who parses.
 BY_OTHER_NAMES = re.compile(
     r"description|keep_\w+|\w+_acl|(full|incremental|differential)_(backup_pool|max_runtime)"
     r"|job_defs|pool_type|(client_)?run_(before|after|after_failed)_job|run_script"
@@ -28,7 +28,9 @@ BY_OTHER_NAMES = re.compile(
 )
 # Read by `client_knobs`, which both directors and agents do.
 BY_THE_TABLE_OF_KNOBS = {
-    knob.directive.lower().replace(" ", "_") for knob in BACKUP_KNOBS if knob.stands_in("Client")
+    knob.directive.lower().replace(" ", "_")
+    for knob in JOB_KNOBS
+    if knob.has_directive_in("Client")
 }
 
 

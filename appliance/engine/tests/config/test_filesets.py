@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from strongroom.base.errors import ConfigurationError, RefusedError, SourceError, UsageError
 from strongroom.config.filesets import chosen_fileset, fileset_notes, fileset_spec
+from strongroom.config.model import Resource
 from strongroom.config.settings.fileset import FileSetSettings
 from strongroom.config.table.schema import schema
-from strongroom.errors import ConfigurationError, RefusedError, SourceError, UsageError
-from strongroom.filesets.plugins import plugin_source
-from strongroom.filesets.resolve import resolve_fileset
-from strongroom.filesets.spec import FileSetInclude, FileSetOptions, FileSetSpec
-from strongroom.jobs.backup.fileset_options import with_fileset
-from strongroom.jobs.backup.options import BackupOptions, Tuning, compressions_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from strongroom.config.model import Resource
+from strongroom.engine.backup.fileset_options import with_fileset
+from strongroom.engine.backup.options import BackupOptions, Tuning, compressions_of
+from strongroom.engine.filesets.resolve import plugin_source, resolve_fileset
+from strongroom.engine.filesets.spec import FileSetInclude, FileSetOptions, FileSetSpec
 
 
 def resource(folder: Path, body: str) -> Resource:

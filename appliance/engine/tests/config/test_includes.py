@@ -6,13 +6,13 @@ import os
 
 import pytest
 
+from strongroom.base.errors import UsageError
+from strongroom.config.language.bounded_files import target_of
 from strongroom.config.language.commands import patterns_of_command
-from strongroom.config.language.includes import target_of
 from strongroom.config.language.sources import LoadLimits
 from strongroom.config.trees.loader import LoadOptions, load_trees
-from strongroom.errors import UsageError
-from strongroom.sources import shell
-from strongroom.sources.shell import run_command
+from strongroom.engine.sources import shell
+from strongroom.engine.sources.shell import run_command
 
 
 def load(path, **options):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from strongroom.base.errors import ConfigurationError
 from strongroom.config.trees.loader import component_files
 from strongroom.config.trees.printer import format_text
-from strongroom.errors import ConfigurationError
 
 SITE = Path(__file__).parent / "data" / "site"
 UGLY = """# top

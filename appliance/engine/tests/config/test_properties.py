@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import time
@@ -19,6 +20,14 @@ from strongroom.config.resolve import resolve
 from strongroom.config.table.schema import COMPONENTS
 from strongroom.config.trees.loader import LoadOptions, load_text
 from strongroom.config.trees.printer import format_text, meaning
+
+
+@pytest.fixture(scope="module", autouse=True)
+def empty_folder(tmp_path_factory):
+    """An include of `@*` takes no files that happen to be there."""
+    with contextlib.chdir(tmp_path_factory.mktemp("empty")):
+        yield
+
 
 SLOW = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -119,7 +128,7 @@ def test_time_is_linear_in_the_size(piece):
     def seconds(count):
         data = piece * (count // len(piece))
         _remembered.cache_clear()
-        # What the collector looks at is all that other tests of this process have left.
+        # What the collector checks is all that other tests of this process have left.
         gc.collect()
         gc.disable()
         try:

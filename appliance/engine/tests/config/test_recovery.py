@@ -113,21 +113,21 @@ def test_notes_tell_what_is_read_otherwise_than_it_looks(read):
     [
         (
             'Wild Dir = "/a", "/b"',
-            '2:32: error: the rest of the line is not read: , "/b"; repeat Wild Dir',
+            '2:32: error: the rest of the line is ignored: , "/b"; repeat Wild Dir',
         ),
         (
             'Regex = "a" Regex = "b"',
-            '2:29: error: the rest of the line is not read: Regex = "b"; begin',
+            '2:29: error: the rest of the line is ignored: Regex = "b"; begin',
         ),
         (
             "} File = /a  File = /b; Options {",
-            "2:30: error: the rest of the line is not read: File = /b; begin",
+            "2:30: error: the rest of the line is ignored: File = /b; begin",
         ),
         (
             "} File = /a, /b; Options {",
-            "2:28: error: the rest of the line is not read: , /b; repeat File",
+            "2:28: error: the rest of the line is ignored: , /b; repeat File",
         ),
-        ("} File = /a b; Options {", "2:29: error: the rest of the line is not read: b; begin a"),
+        ("} File = /a b; Options {", "2:29: error: the rest of the line is ignored: b; begin a"),
     ],
 )
 def test_a_second_value_on_a_line_is_never_lost_in_silence(read, line, told):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from strongroom.base.errors import ConfigurationError
 from strongroom.config.resolve import load
-from strongroom.config.settings.run_scripts import RunScript, run_scripts
+from strongroom.config.settings.job import RunScript, run_scripts
 from strongroom.config.trees.loader import LoadOptions
-from strongroom.errors import ConfigurationError
 
 DIRECTOR = """
 Director { Name = dir; Password = "p" }
@@ -173,7 +173,7 @@ def test_it_is_frozen_and_knows_its_attributes(tree):
         job.level = "Full"
     with pytest.raises(AttributeError, match="Job has no directive of this name: levle"):
         job.text("levle")
-    with pytest.raises(TypeError, match="priority of Job is no str"):
+    with pytest.raises(TypeError, match="priority of Job is not a str"):
         job.text("priority")
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from strongroom import clock
-from strongroom.clock import SECOND_NS
+from kit.prepared_commands import run_for_text
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
 
 BASE = """\
 Director { Name = dir; Password = p; Messages = m }
@@ -115,13 +115,7 @@ def test_the_director_refuses_what_the_check_refuses(tmp_path):
     job = "Job { Name = j; JobDefs = usual; Schedule = no }"
     file.write_text(f"{BASE}Schedule {{ Name = no }}\n{job}\n")
     for words in (("--check",), ("--foreground",)):
-        done = subprocess.run(
-            [sys.executable, "-m", "strongroom", "director", "--config", str(file), *words],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run_for_text(["director", "--config", str(file), *words], os.environ)
         assert done.returncode == 40
         assert f"{file}:{LINE + 1}:" in done.stderr
         assert "is never started by its Schedule no" in done.stderr

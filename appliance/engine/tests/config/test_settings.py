@@ -7,19 +7,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.config.strategies import blocks
 
+from strongroom.base.errors import ConfigurationError, UnknownNameError, UsageError
 from strongroom.config.resolve import resolve
 from strongroom.config.settings.admin_commands import AdminCommand, parse_admin_command
-from strongroom.config.settings.companions import Companion, parse_companion
 from strongroom.config.settings.configuration import DirectorConfiguration
-from strongroom.config.settings.job import DuplicateRules
-from strongroom.config.settings.keep_rules import KeepRules
+from strongroom.config.settings.daemons import parse_quota
+from strongroom.config.settings.job import Companion, DuplicateRules, RunScript, parse_companion
 from strongroom.config.settings.levels import level_of
-from strongroom.config.settings.quotas import parse_quota
-from strongroom.config.settings.run_scripts import RunScript
+from strongroom.config.settings.pool import KeepRules
 from strongroom.config.table.schema import schema
 from strongroom.config.trees.loader import LoadOptions, load_text
-from strongroom.errors import ConfigurationError, UnknownNameError, UsageError
-from strongroom.scan.share_folders import DEFAULT_SHARE_BELOW
+from strongroom.engine.scan.share_folders import DEFAULT_SHARE_BELOW
 
 DIRECTOR = """
 Director { Name = dir; Password = "p"; Messages = m; Port = 9999

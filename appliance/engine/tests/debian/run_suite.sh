@@ -4,7 +4,7 @@
 #     run_suite.sh [SUITE [PYTEST ARGUMENTS]]      SUITE: trixie (Python 3.13) or bookworm (3.11)
 #
 # Needs Debian, root and mmdebstrap. The Debian is a folder under build/debian that is used again;
-# the project is copied into it as it stands here. It has mounts, processes and a network (loopback
+# the project is copied into it as it is here. It has mounts, processes and a network (loopback
 # only) of its own, but this machine's kernel and devices: what needs another kernel is in tests/vm.
 # Exit status: that of make test, 98 when it could not begin.
 set -euo pipefail

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import strongroom
-from kit.project import DOCUMENTS
+from kit.project import DOCUMENTS, ENGINE, PROGRAM
 from strongroom.cli.main import COMMANDS, command_parser
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 PROJECT = DOCUMENTS.parent
 PACKAGE = Path(strongroom.__file__).parent
@@ -103,8 +100,8 @@ def require_known(named: Iterable[tuple[str, str]]) -> None:
 
 def test_the_options_that_a_table_names_alone_are_there():
     ours = set().union(*(known(name)[0] for name in COMMANDS))
-    for module in PACKAGE.glob("appliance/**/*.py"):
-        ours |= set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', module.read_text("utf-8")))
+    for module in (*(PROGRAM / "src").rglob("*.py"), *(ENGINE / "bench/src").rglob("*.py")):
+        ours |= set(re.findall(r'add(?:_argument)?\(\s*"(--[a-z-]+)"', module.read_text("utf-8")))
     for page in pages():
         spans = (code for code in code_of(page) if code.startswith("--"))
         for span in spans:

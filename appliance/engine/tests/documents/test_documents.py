@@ -8,16 +8,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from kit.project import DOCUMENTS, ROLES, TESTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from kit.project import DOCUMENTS, PROGRAM, ROLES, TESTS
 
 PROJECT = DOCUMENTS.parent
 
@@ -62,7 +60,7 @@ def test_the_page_on_tuning_gives_every_knob_the_default_of_the_table():
     defaults = {row[0][1:].partition("]")[0]: row[-1] for row in overview}
     told = {
         name: row[1]
-        for row in rows_of("tuning.md")
+        for row in rows_of("guides/tune.md")
         for name in row[0].split(", ")
         if name in defaults
     }
@@ -76,7 +74,9 @@ TUNING_ROLES = ("kernel_tuning", "disk_tuning", "ktls", "hardening")
 def cells_of_settings() -> dict[str, list[str]]:
     """Setting -> the further cells of its row in the page on tuning."""
     return {
-        name: row[1:] for row in rows_of("tuning.md") for name in re.findall(r"`([\w.]+)`", row[0])
+        name: row[1:]
+        for row in rows_of("guides/tune.md")
+        for name in re.findall(r"`([\w.]+)`", row[0])
     }
 
 
@@ -116,7 +116,7 @@ def settings_in(variables: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def test_every_setting_of_the_page_on_tuning_says_what_was_measured_and_where_it_is_from():
-    rows = [row for row in rows_of("tuning.md") if not set(row[0]) <= set("-:")]
+    rows = [row for row in rows_of("guides/tune.md") if not set(row[0]) <= set("-:")]
     assert {tuple(row[-2:]) for row in rows if row[0] in ("knob", "setting")} == {
         ("measured effect", "seed")
     }
@@ -132,7 +132,7 @@ def test_the_tests_that_documents_name_are_there():
     }
     defined = {
         name
-        for folder in (TESTS, PROJECT / "appliance/tests", PROJECT / "tests")
+        for folder in (TESTS, PROGRAM / "tests", PROJECT / "appliance/tests", PROJECT / "tests")
         for module in folder.rglob("test_*.py")
         for name in re.findall(r"def (test_\w+)", module.read_text("utf-8"))
     }

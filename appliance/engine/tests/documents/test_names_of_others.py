@@ -1,14 +1,15 @@
 """Nothing that we show sends people to a name on a public site that is not ours.
 
-Whoever registers such a name gets what our readers install or visit. Names for examples are those
-that nobody can have (RFC 2606). Other sites are listed here: standards and well-known sources.
+Anyone who registers such a name gets what our readers install or visit. Names for examples are
+those that no one can have (RFC 2606). Other sites are listed here: standards and well-known
+sources.
 """
 
 import re
 
 import pytest
 
-from kit.project import DOCUMENTS, ENGINE, UNITS
+from kit.project import DOCUMENTS, ENGINE, PROGRAM, UNITS
 
 PROJECT = DOCUMENTS.parent
 WELL_KNOWN_SITES = {
@@ -24,9 +25,11 @@ SHOWN = sorted(
         PROJECT / "CHANGELOG.md",
         PROJECT / "Makefile",
         ENGINE / "pyproject.toml",
+        PROGRAM / "pyproject.toml",
         *DOCUMENTS.rglob("*.md"),
         *(ENGINE / "src").rglob("*.py"),
         *(ENGINE / "src").rglob("*.json"),
+        *(PROGRAM / "src").rglob("*.py"),
         *ENGINE.glob("*.sh"),
         *(path for path in UNITS.rglob("*") if path.is_file()),
     }
@@ -44,7 +47,7 @@ INSTALL = re.compile(
 
 
 def is_for_examples(host: str) -> bool:
-    """Nobody can register it: RFC 2606, loopback and addresses."""
+    """No one can register it: RFC 2606, loopback and addresses."""
     name = host.lower().rstrip(".")
     return (
         re.fullmatch(r"(.*\.)?example(\.(com|net|org))?", name) is not None

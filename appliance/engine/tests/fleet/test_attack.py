@@ -6,19 +6,14 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import httpx
 
-from kit.project import ENGINE
+from kit.house_of_daemons import HouseOfDaemons
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.identities.identity import Identity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kit.house_of_daemons import HouseOfDaemons
 
 CONNECTIONS = 1000
 DENIED = 300
@@ -27,10 +22,9 @@ DENIED = 300
 @contextmanager
 def attacked_by(house: HouseOfDaemons, name: str) -> Iterator[None]:
     """An attacker with the certificate of an agent, as another machine."""
-    words = [sys.executable, "-m", "bench.network.attacker", str(house.storage_port)]
+    words = [sys.executable, "-m", "strongroom_bench.network.attacker", str(house.storage_port)]
     attacker = subprocess.Popen(
         ["nice", "-n", "10", *words, str(house.folder / name / "identity"), str(CONNECTIONS)],
-        cwd=ENGINE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

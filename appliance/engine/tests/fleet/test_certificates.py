@@ -1,4 +1,4 @@
-"""Certificates over months: renewed by whoever holds them, told before they end, mended after.
+"""Certificates over months: renewed by anyone who holds them, told before they end, fixed after.
 
 The clocks of all daemons and commands are moved together (kit.shifted_clock).
 """
@@ -8,22 +8,18 @@ from __future__ import annotations
 import json
 import signal
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from kit.daemon_process import wait_for
+from kit.house_of_daemons import HouseOfDaemons
 from kit.shifted_clock import DAY_SECONDS, can_shift_clocks
-from strongroom.errors import PeerRefusedError
+from strongroom.base.errors import PeerRefusedError
 from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.identity import Identity, certificate_request, new_key
-from strongroom.net.identities.late_renewals import late_proof, read_late_proof
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from kit.house_of_daemons import HouseOfDaemons
+from strongroom.net.identities.renewals import late_proof, read_late_proof
 
 pytestmark = pytest.mark.skipif(
     not can_shift_clocks(), reason="no compiler for the clock that is moved"
@@ -37,7 +33,7 @@ def house(new_house: Callable[..., HouseOfDaemons]) -> HouseOfDaemons:
     """A house whose authority keeps its lists to itself."""
     made = new_house(clocks=True)
     issued = made.folder / "ca" / "issued.jsonl"
-    # As if all but the director were on machines of their own: the authority writes to none.
+    # As if all but the director were on their own machines: the authority writes to none.
     lines = [json.loads(line) for line in issued.read_text().splitlines()]
     for line in lines:
         line["folder"] = str(made.folder / "boss") if line["role"] == "director" else ""
@@ -84,7 +80,7 @@ def test_every_holder_renews_its_certificate_and_tokens_are_warned_of(house):
     assert {name for name in before if now[name] != before[name]} == {"boss", "vault", "admin"}
     assert stat.S_IMODE((house.folder / "admin" / "key.pem").stat().st_mode) == 0o600
 
-    # What nobody renews is told of, in status, figures and log, and the token to its bearer.
+    # What no one renews is reported, in status, figures and log, and the token to its bearer.
     assert "warning: token admin" in shown
     assert "warning: operator old" in shown
     assert "warning: operator admin" not in shown
@@ -147,7 +143,7 @@ def test_after_three_months_off_all_come_back_by_themselves(house):
     )
     house.write_files("web1", {"letter": b"Dear all"})
     house.console("run", "nightly-web1", "--watch")
-    # Nobody renewed that of the other operator, who is elsewhere; the advice works.
+    # No one renewed that of the other operator, who is elsewhere; the advice works.
     said = house.console("status", person="ann", exit_code=62)
     assert "`strongroom ca issue ann --role operator` at the appliance makes another" in said
 

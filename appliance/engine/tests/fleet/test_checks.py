@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import shutil
@@ -15,21 +14,21 @@ from sqlalchemy import create_engine, inspect
 
 from kit.appliance_keys import appliance_key_text
 from kit.tiny_backup import PASSPHRASE, new_repository
-from strongroom.cli.daemon_checks import log_faults
-from strongroom.cli.main import command_parser
-from strongroom.cli.terminal import Terminal
-from strongroom.daemons.agent.checking import check_agent
-from strongroom.daemons.director.catalog.database import open_catalog
-from strongroom.daemons.director.checking import check_director
-from strongroom.daemons.storage.checking import check_storage
-from strongroom.errors import (
+from strongroom.agent.service import check_agent
+from strongroom.base.errors import (
     CatalogError,
     ConfigurationError,
     RepositoryExistsError,
 )
+from strongroom.cli.daemon_checks import log_faults
+from strongroom.cli.main import command_parser
+from strongroom.cli.terminal import Terminal
+from strongroom.director.catalog.database import open_catalog
+from strongroom.director.checking import check_director
+from strongroom.engine.repository.keys.files import export_key
+from strongroom.engine.stores.local import LocalStore
 from strongroom.net.identities.authority import Authority
-from strongroom.repo.keys.files import export_key
-from strongroom.stores.local import LocalStore
+from strongroom.storage.service import check_storage
 
 DIRECTOR = """
 Director {{ Name = boss; Password = x; Messages = standard; Address = {address}; Port = 1
@@ -87,8 +86,7 @@ class Site:
         before = self.listing()
         words = ["--check", "--config", str(self.folder / f"{daemon}.conf")]
         arguments = command_parser(daemon).parse_args(words)
-        module = importlib.import_module(f"strongroom.cli.commands.{daemon}")
-        code = module.run(arguments, Terminal())
+        code = arguments.run(arguments, Terminal())
         assert self.listing() == before, "a check makes and changes nothing"
         return code, self.capsys.readouterr().err.splitlines()
 
@@ -222,7 +220,7 @@ def test_a_start_logs_all_faults_and_leaves_to_itself_which_are_fatal(site, capl
             "storage",
             check_storage,
             [
-                "Clients names nobody: no agent may connect",
+                "Clients is empty: no agent may connect",
                 "[operating-system]: Address, Port and Addresses of the Storage: ",
             ],
         ),
@@ -298,7 +296,7 @@ def test_a_database_of_something_else_is_told(site):
     code, lines = site.check("director")
     assert code == CatalogError.exit_code
     assert "[catalog]: Catalog main: " in lines[0]
-    with pytest.raises(CatalogError, match="something else"):
+    with pytest.raises(CatalogError, match="another program"):
         open_catalog(f"sqlite:///{path}")
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("job",)]
@@ -312,8 +310,8 @@ def test_a_database_of_bacula_on_postgresql_is_told_and_left_alone(site, cluster
     catalog = DIRECTOR.replace("Db Name = main; Db User = x; {catalog}", catalog)
     code, lines = site.check("director", text=catalog)
     assert code == CatalogError.exit_code
-    assert "2 tables of something else (job, version)" in lines[0]
-    with pytest.raises(CatalogError, match="something else"):
+    assert "2 tables of another program (job, version)" in lines[0]
+    with pytest.raises(CatalogError, match="another program"):
         open_catalog(url)
     assert tables_of(url) == ["job", "version"]
 
@@ -388,7 +386,7 @@ def test_a_storage_daemon_without_a_certificate_serves_its_socket(site):
     code, lines = site.check("storage")
     assert code == 0
     assert len(lines) == 1
-    assert "only the local socket" in lines[0]
+    assert "only the socket is served" in lines[0]
 
 
 def test_a_book_of_a_newer_version_is_told(site):

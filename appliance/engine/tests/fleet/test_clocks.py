@@ -1,4 +1,4 @@
-"""Clocks that jump by a week, on each side and either way, while runs go on.
+"""Clocks that jump by a week, on each side and either way, while runs continue.
 
 The clocks are moved by a library before the C library (kit.shifted_clock), so OpenSSL judges
 certificates by them as well; times of files stay right.
@@ -12,19 +12,15 @@ import signal
 import sqlite3
 import time
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kit.daemon_process import wait_for
+from kit.house_of_daemons import DaemonProcess, HouseOfDaemons
 from kit.shifted_clock import DAY_SECONDS, can_shift_clocks
 from kit.tree_compare import compare_trees
 from strongroom.net.identities.identity import Identity
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kit.house_of_daemons import DaemonProcess, HouseOfDaemons
 
 pytestmark = pytest.mark.skipif(
     not can_shift_clocks(), reason="no compiler for the clock that is moved"
@@ -85,7 +81,7 @@ def test_a_clock_that_jumps_by_a_week_loses_nothing(new_house, side):
         assert daemon.stop() == 0
         start_again(house, side)
         if side in ("director", "storage"):
-            # A grant is good by the storage daemon's clock only; whose clock is wrong is told.
+            # A grant is good by the storage daemon's clock only; whose clock is wrong is reported.
             refused = house.restore(run["snapshot"], house.folder / f"no-{days}", "web1")
             assert refused["state"] == "failed"
             assert "clock" in refused["error"], refused
@@ -124,7 +120,7 @@ def test_retention_does_not_believe_a_clock_that_jumped_ahead(new_house):
     assert "clock" in str(house.get("/status")["warnings"])
     house.director.clock.set(0)
     house.director.signal(signal.SIGHUP)
-    house.director.await_said("is right again")
+    house.director.await_said("is correct again")
     third = house.run("nightly-web1")
     assert "nothing was forgotten" not in house.log(third["id"])
     assert [one["id"] for one in house.get("/snapshots")["items"]] == [third["snapshot"]]
@@ -219,7 +215,7 @@ def test_nothing_stays_wrong_after_a_minute_with_a_wrong_clock(new_house, days, 
     house.clock.set(0)
     for daemon in appliance:
         daemon.signal(signal.SIGHUP)
-    house.director.await_said("is right again")
+    house.director.await_said("is correct again")
 
     # Everybody can connect, by certificates that are valid now.
     wait_for(lambda: valid_now(house.folder / "boss"), lambda: house.director.log)

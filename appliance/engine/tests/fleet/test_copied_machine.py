@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
 
 from kit.daemon_process import DaemonProcess, wait_for
-
-if TYPE_CHECKING:
-    from kit.house_of_daemons import HouseOfDaemons
+from kit.house_of_daemons import HouseOfDaemons
 
 
 def copy_of(house: HouseOfDaemons, name: str) -> DaemonProcess:
-    """A copied machine with files of its own: another agent of the same identity."""
+    """A copied machine with its own files: another agent of the same identity."""
     place = house.folder / "copied"
     ignored = shutil.ignore_patterns("*.socket")
     shutil.copytree(house.folder / name, place, ignore=ignored)
@@ -30,7 +27,7 @@ def test_two_agents_with_one_identity_are_told_and_their_backups_wait(new_house)
     copied.start()
     try:
         copied.await_said("strongroom agent rejoin")
-        # Whoever restarts is no copy of himself.
+        # Anyone who restarts is not a copy of himself.
         house.agents["web2"].kill()
         house.start_agent("web2")
         assert house.run("nightly-web2")["state"] == "done"

@@ -1,22 +1,17 @@
-"""The disk of the storage daemon fills up: the run says so, and once there is space all is well."""
+"""The disk of the storage daemon fills up: the run says so, and continues once there is space."""
 
 from __future__ import annotations
 
 import os
 import random
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from kit.house_of_daemons import wait_for
+from kit.house_of_daemons import HouseOfDaemons, wait_for
 from kit.tree_compare import compare_trees
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from kit.house_of_daemons import HouseOfDaemons
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts file systems")
 
@@ -30,7 +25,7 @@ def mount(*words: str) -> bool:
 
 @pytest.fixture
 def small_repository(folder: Path) -> Iterator[Path]:
-    """A house's repository on a file system of its own."""
+    """A house's repository on its own file system."""
     place = folder / "repository"
     place.mkdir()
     if not mount("-t", "tmpfs", "-o", SMALL, "tmpfs", str(place)):
@@ -44,7 +39,7 @@ def fill(house: HouseOfDaemons, count: int) -> None:
     house.write_files("web1", {f"{n}": chance.randbytes(1_000_000) for n in range(count)})
 
 
-def test_a_run_says_that_the_disk_is_full_and_the_next_goes_on(small_repository, new_house):
+def test_a_run_says_that_the_disk_is_full_and_the_next_continues(small_repository, new_house):
     house = new_house()
     fill(house, 4)
     kept = house.run("nightly-web1")
@@ -73,7 +68,7 @@ def test_a_run_says_that_the_disk_is_full_and_the_next_goes_on(small_repository,
 
 @pytest.fixture
 def small_work(folder: Path) -> Iterator[Path]:
-    """The folder of a house's director on a file system of its own."""
+    """The folder of a house's director on its own file system."""
     place = folder / "work"
     place.mkdir()
     if not mount("-t", "tmpfs", "-o", SMALL, "tmpfs", str(place)):

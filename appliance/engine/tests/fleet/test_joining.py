@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,11 +15,8 @@ from kit.daemon_process import wait_for
 from kit.killed_process import NOBODY, in_child
 from kit.made_appliance import MadeAppliance
 from kit.project import DOCUMENTS
-from strongroom.daemons.agent.status import ask_status
-from strongroom.errors import NotPermittedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from strongroom.agent.status import ask_status
+from strongroom.base.errors import NotPermittedError
 
 KILLED = str(Path(__file__).parents[1] / "kit" / "killed_at_rename.py")
 
@@ -59,6 +56,19 @@ def test_machines_join_with_one_command_and_back_up_without_a_file_by_hand(
     assert "of group servers" in audited
     etc = str(appliance.folder / "etc")
     appliance.command("config", "check", etc)
+
+
+def test_the_agent_can_read_its_configuration_whatever_the_umask_of_who_lets_it_join(
+    appliance: MadeAppliance,
+) -> None:
+    token = appliance.token("--group", "servers", "--names", "web*")
+    before = os.umask(0o077)
+    try:
+        appliance.join("web1", token)
+    finally:
+        os.umask(before)
+    for name in ("", "agent.d", "agent.d/client", "agent.d/director"):
+        assert (appliance.folder / "web1/etc" / name).stat().st_mode & 0o777 == 0o755, name
 
 
 def test_a_retuned_agent_tells_the_effective_values_and_where_they_come_from(
@@ -128,7 +138,7 @@ def test_what_hinders_a_machine_is_said(appliance: MadeAppliance) -> None:
     def refused(exit_code: int, *more: str, given: str = token) -> str:
         return appliance.command(*words, *more, given=given, exit_code=exit_code).stderr
 
-    assert "no enrolment token" in refused(2, given="srt2_short")
+    assert "not an enrolment token" in refused(2, given="srt2_short")
     assert "there is no token" in refused(2, given="")
     assert "not a token of the director" in refused(33, "--ca-fingerprint", "ab" * 32)
     strange = appliance.join_words("db1")
@@ -209,7 +219,7 @@ def test_the_tokens_of_the_guides_are_made_and_let_their_owners_in(
         for line in (DOCUMENTS / "guides" / guide).read_text().splitlines()
         if line.strip().startswith("strongroom token create")
     }
-    assert len(commands) >= 3
+    assert {"all", "monitoring"} <= {word for command in commands for word in command.split()}
     for number, command in enumerate(sorted(commands)):
         words = command.split()[1:]
         file = str(appliance.folder / f"token{number}")

@@ -1,4 +1,4 @@
-"""Daemons killed at random while runs go on: nothing is lost, nothing is sent twice."""
+"""Daemons killed at random while runs continue: nothing is lost, nothing is sent twice."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
 
 from kit.house_of_daemons import FINAL, HouseOfDaemons, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROUND_BYTES = 1_500_000
 # Between two kills, about; a run takes longer than that.
@@ -39,7 +37,7 @@ class Load:
         self.expected: dict[str, list[str]] = {}
         self.files: dict[str, list[str]] = {name: [] for name in house.names}
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Begin a run of each agent whose last one has ended, with new files."""
         for name in self.house.names:
             if not self._is_free(name):
@@ -61,7 +59,7 @@ class Load:
 
     def is_under_way(self) -> bool:
         """Whether every agent has a job at work; if not, the runs that have ended are followed."""
-        self.go_on()
+        self.proceed()
         return all(self.house.agents[name].processes()[1:] for name in self.house.names)
 
     def _is_free(self, name: str) -> bool:
@@ -211,7 +209,7 @@ def test_daemons_killed_at_random_for_minutes(new_house, seed):
     house, load, chance = begin(new_house, seed)
     end = time.monotonic() + 150
     while time.monotonic() < end:
-        load.go_on()
+        load.proceed()
         with maintenance(house, chance):
             time.sleep(2 * PAUSE_SECONDS * chance.random())
             kill_something(house, chance.choice(victims(house)), chance)

@@ -109,7 +109,7 @@ def test_a_run_goes_on_without_its_director_and_reports_when_it_is_back(new_hous
     house.director_link.go_down()
     wait_for(lambda: not house.get("/clients/web1")["connected"])
     assert house.get(f"/runs/{run_id}")["state"] == "running"
-    # It ends while nobody hears of it.
+    # It ends while no one hears of it.
     wait_for(lambda: len(house.agents["web1"].processes()) == 1)
     assert house.pack_bytes() > stored
     assert house.get(f"/runs/{run_id}")["state"] == "running"
@@ -144,7 +144,7 @@ def test_a_director_link_that_stalls_is_given_up_by_both_sides(new_house):
     assert house.run("nightly-web1")["state"] == "done"
 
 
-def test_a_restore_whose_link_breaks_says_so_and_goes_on(new_house):
+def test_a_restore_whose_link_breaks_says_so_and_continues(new_house):
     house = new_house()
     chance = random.Random(5)
     house.write_files("web1", {f"{n}": chance.randbytes(500_000) for n in range(20)})

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from kit.daemon_process import wait_for
+from kit.house_of_daemons import HouseOfDaemons
 from kit.web_server import WebServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from kit.house_of_daemons import HouseOfDaemons
 
 MESSAGES = 'Notify {{ Name = hook; Type = Webhook; URL = "{url}/in" }}'
 JOB = """

@@ -1,4 +1,4 @@
-"""What operators tell daemons while runs go on: cancel, reload, bandwidth, revoke."""
+"""What operators tell daemons while runs continue: cancel, reload, bandwidth, revoke."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def begin_slow_run(house: HouseOfDaemons, name: str, count: int = 6) -> str:
     return run_id
 
 
-def test_cancel_ends_a_run_within_a_second_and_the_next_one_goes_on(new_house):
+def test_cancel_ends_a_run_within_a_second_and_the_next_one_continues(new_house):
     house = new_house(client_further=f"Maximum Bandwidth Per Job = {SLOW}")
     run_id = begin_slow_run(house, "web1")
     jobs = house.agents["web1"].processes()[1:]
@@ -38,7 +38,7 @@ def test_cancel_ends_a_run_within_a_second_and_the_next_one_goes_on(new_house):
     wait_for(lambda: len(house.agents["web1"].processes()) == 1)
     stored = house.pack_bytes()
     again = house.begin_run("nightly-web1")
-    # The bandwidth of a run is changed while it goes on, at once.
+    # The bandwidth of a run is changed while it continues, at once.
     house.await_stored(again)
     house.post(f"/runs/{again}/bandwidth", {"maximum_bytes_per_second": 0})
     began = time.monotonic()
@@ -104,7 +104,7 @@ def test_a_revoked_agent_is_cut_off_within_seconds(folder):
         wait_for(lambda: not house.storage_link.connections)
         assert time.monotonic() - began < 6 + SLACK_SECONDS
         stored = house.pack_bytes()
-        # It tries, and is let in nowhere.
+        # It tries, and is accepted nowhere.
         house.agents["web1"].await_said("it ended the connection: its certificate was revoked")
         # The reason is in the log once a day, however often it tries.
         house.agents["web1"].await_said("connected", times=3)

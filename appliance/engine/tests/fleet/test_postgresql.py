@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import random
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from kit.house_of_daemons import HouseOfDaemons, wait_for
+from kit.postgresql_cluster import Cluster
 from kit.tree_compare import compare_trees
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from kit.postgresql_cluster import Cluster
 
 SLOW = 400_000
 # Scripts of the director, which wait for a file before they say something.
@@ -140,7 +136,7 @@ def test_a_database_that_is_away_loses_nothing_and_stops_nobody(
     for one in others:
         wait_for(lambda: house.get(f"/runs/{one}")["state"] == "running")  # noqa: B023
     getattr(cluster, end)()
-    # Who asks is told, at once, and nobody has to guess why.
+    # Who asks is reported, at once, and no one has to guess why.
     for answer in (
         house.api().get("/runs"),
         house.api().get("/status"),
@@ -160,7 +156,7 @@ def test_a_database_that_is_away_loses_nothing_and_stops_nobody(
     cluster.start()
     run = house.ended(slow)
     assert run["state"] == "done", house.log(slow)
-    assert "reports of the agent are missing" not in house.log(slow)
+    assert "of the agent missing" not in house.log(slow)
     talking, failing = map(house.ended, others)
     assert talking["state"] == "done", house.log(talking["id"])
     wait_for(lambda: "afterwards" in house.log(talking["id"]), lambda: house.log(talking["id"]))

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from kit.made_appliance import MadeAppliance
 from kit.tiny_backup import back_up
-from strongroom import clock
-from strongroom.clock import SECOND_NS
-from strongroom.repo.repository import Repository
-from strongroom.repo.snapshots import write_snapshot
-from strongroom.stores.local import LocalStore
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from strongroom.repo.snapshots import Snapshot
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import Snapshot, write_snapshot
+from strongroom.engine.stores.local import LocalStore
 
 TEN_YEARS_NS = 10 * 365 * 86400 * SECOND_NS
 DIRECTOR = "vault-dir"

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from kit.house_of_daemons import HouseOfDaemons
 from kit.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kit.house_of_daemons import HouseOfDaemons
 
 STAYS = "the configuration stays as it was"
 

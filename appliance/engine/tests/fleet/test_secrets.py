@@ -7,13 +7,10 @@ import contextlib
 import os
 import re
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kit.house_of_daemons import PASSPHRASE, HouseOfDaemons
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Where secrets are meant to be, and only their owner may look.
 _HOMES = (

@@ -44,7 +44,7 @@ def test_a_run_that_somebody_starts_and_restores_to_the_same_and_another_agent(f
     assert (later["level"], later["summary"]["files_read"]) == ("incremental", 3)
     for agent in ("web1", "web2"):
         assert_restores(house, later["snapshot"], "web1", agent)
-    # Each had a ticket of its own in the repository, which is gone with the run.
+    # Each had its own ticket in the repository, which is gone with the run.
     folder = house.repository / "tickets"
     wait_for(lambda: not list(folder.iterdir()), lambda: f"{list(folder.iterdir())}")
     wait_for(lambda: house.storage.log.count("deleted tickets: 1") == 2, lambda: house.storage.log)

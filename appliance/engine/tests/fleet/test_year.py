@@ -1,4 +1,4 @@
-"""Months unattended: every incident is told once, and once that it is over; nothing else is.
+"""Months unattended: every incident is reported once, and once that it is over; nothing else is.
 
 A house of real daemons lives through them in minutes (kit.house_year). At the end nothing has grown
 without bound, and the last backup is restored byte by byte.
@@ -9,22 +9,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
+from kit.house_of_daemons import HouseOfDaemons
 from kit.house_year import HouseYear
 from kit.shifted_clock import DAY_SECONDS, can_shift_clocks
 from kit.tree_compare import compare_trees
 from strongroom.net.identities.identity import Identity
 from strongroom.net.identities.peer import renewal_due_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from kit.house_of_daemons import HouseOfDaemons
 
 pytestmark = pytest.mark.skipif(
     not can_shift_clocks(), reason="no compiler for the clock that is moved"
@@ -43,7 +39,7 @@ SLACK_COUNT = 12
 
 @pytest.fixture
 def disk(folder: Path) -> Iterator[Path]:
-    """The repository's folder, on a file system of its own that can be full."""
+    """The repository's folder, on its own file system that can be full."""
     place = folder / "repository"
     place.mkdir()
     words = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(place)]
@@ -82,7 +78,7 @@ def fill_the_disk(year: HouseYear, disk: Path, nights: int) -> list[Told]:
 def until_it_can_be_away(year: HouseYear, name: str, nights: int) -> None:
     """Nights until an agent can be away for some before a Sunday, and keeps its certificate.
 
-    People would be told that one ends; and the jobs of a Sunday would find the agent away.
+    People would be notified that one ends; and the jobs of a Sunday would find the agent away.
     """
     house = year.house
     for _ in range(LONGEST_WAIT_NIGHTS):
@@ -108,7 +104,7 @@ def let_an_agent_die(year: HouseYear, nights: int) -> list[Told]:
 
 
 def misspell(year: HouseYear) -> list[Told]:
-    """Somebody misspells a directive, reloads and goes home; it is mended on the next day."""
+    """Somebody misspells a directive, reloads and goes home; it is fixed on the next day."""
     house = year.house
     right = house.pool
     house.pool = right.replace("Keep Daily", "Keep Dialy")
@@ -153,7 +149,7 @@ def assert_restores(year: HouseYear) -> None:
 
 
 class Life:
-    """A year, and what was to be told so far."""
+    """A year, and what was to be reported so far."""
 
     def __init__(self, year: HouseYear, disk: Path) -> None:
         self.year, self.disk = year, disk
@@ -171,7 +167,7 @@ class Life:
         self.compare()
 
     def compare(self) -> None:
-        """All that was to be told was told, and nothing else."""
+        """All that was to be reported was reported, and nothing else."""
         assert sorted(self.year.await_told(len(self.expected))) == sorted(self.expected)
         assert len(self.year.mailed()) <= len(self.expected)
 
@@ -202,7 +198,7 @@ def test_a_year_unattended(life: Life) -> None:
             # People look now and then, which renews their certificates.
             for person in house.people:
                 house.console("status", person=person)
-        # Two weeks before the end of a token people would be told.
+        # Two weeks before the end of a token people would be notified.
         if night % 40 == 0:
             words = ("token", "create", "admin", "--lifetime", "90d", "-o")
             token.unlink(missing_ok=True)

@@ -1,11 +1,16 @@
-"""Makes the golden repositories of the current format version: `python tests/golden/make.py`.
+"""Makes what tests keep of a release: `cd appliance/engine; python -m tests.golden.make`.
 
-Run once for each format version, before its first release; afterwards what it made is never
-edited, and never made anew. For a version N it writes, beside this file,
+Run once for each release, just before it; afterwards what it made is never edited, and never made
+anew. It writes, in a folder with the number of the release beside this file,
 
-    version-N.tar.gz    repositories in the folders aes-256-gcm, chacha20-poly1305 and none
-    version-N.json.gz   for each repository: put key and restore passphrase, and for each snapshot
-                        what `strongroom ls` says of every entry and the SHA-256 of its content
+    repositories.tar.gz    repositories in the folders aes-256-gcm, chacha20-poly1305 and none
+    repositories.json.gz   for each repository: put key and restore passphrase, and for each
+                           snapshot what `strongroom ls` says of every entry and the SHA-256 of
+                           its content
+    interfaces.json        what the release promises (interfaces.py)
+    inventory/             the example inventory
+
+version-1.tar.gz and version-1.json.gz are repositories of format 1 from before the first release.
 
 The repositories hold what a decoder may meet: every codec, signature and kind of file, several
 pages, chunks of large files, sparse extents, attributes, thinned blocks, packs of two prunes, packs
@@ -27,7 +32,17 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from strongroom.repo.configuration import VERSION
+from golden.interfaces import (
+    answers_of_commands,
+    answers_of_the_api,
+    described_api,
+    interfaces,
+    write,
+)
+from kit.director_server import RunningDirector
+from kit.project import ENGINE
+from kit.user import User
+from strongroom import __version__
 
 HERE = Path(__file__).resolve().parent
 PASSPHRASE: Final = "golden passphrase"
@@ -51,7 +66,9 @@ def strongroom(repository: Path, *words: str | Path, data: bytes | None = None) 
         stdout=subprocess.PIPE,
         check=True,
     )
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    text = done.stdout.strip()
+    is_list = text[:1] in ("[", b"[")
+    return json.loads(text) if is_list else [json.loads(line) for line in text.splitlines()]
 
 
 def make_tree(chance: random.Random) -> None:
@@ -181,20 +198,45 @@ def contents(target: Path) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def main() -> int:
-    archive = HERE / f"version-{VERSION}.tar.gz"
-    if archive.exists():
-        raise SystemExit(f"{archive.name} is there; golden repositories are never made anew")
+def make_repositories(folder: Path) -> None:
+    """The repositories of the release, and what is expected of them."""
     work = Path(tempfile.mkdtemp())
     described = {}
-    with tarfile.open(archive, "x:gz", compresslevel=9) as tar:
+    with tarfile.open(folder / "repositories.tar.gz", "x:gz", compresslevel=9) as tar:
         for encryption in ENCRYPTIONS:
             make_repository(work / encryption, encryption)
             described[encryption] = describe(work / encryption, work)
             tar.add(work / encryption, encryption)
-    with gzip.open(HERE / f"version-{VERSION}.json.gz", "xt") as file:
+    with gzip.open(folder / "repositories.json.gz", "xt") as file:
         json.dump(described, file, separators=(",", ":"))
     shutil.rmtree(work)
+
+
+def make_interfaces(folder: Path) -> None:
+    """What the release promises."""
+    work = Path(tempfile.mkdtemp())
+    promised = interfaces()
+    with RunningDirector(work / "director") as director:
+        with director.client() as api:
+            promised["api"] = described_api(api.get("/openapi.json").json())
+        promised["answers of the API"] = answers_of_the_api(director)
+    (work / "source").mkdir()
+    (work / "user").mkdir()
+    user = User(work / "user")
+    user.make_repository()
+    promised["answers of commands"] = answers_of_commands(user, work / "source")
+    write(folder / "interfaces.json", promised)
+    shutil.rmtree(work)
+
+
+def main() -> int:
+    folder = HERE / __version__
+    if folder.exists():
+        raise SystemExit(f"{folder} is there; what is kept of a release is never made anew")
+    folder.mkdir()
+    make_repositories(folder)
+    make_interfaces(folder)
+    shutil.copytree(ENGINE.parents[1] / "ansible" / "inventory", folder / "inventory")
     return 0
 
 

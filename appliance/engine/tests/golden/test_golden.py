@@ -11,28 +11,27 @@ import os
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from golden.make import ENCRYPTIONS, HERE, PASSPHRASE, contents
 from kit.user import User
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-VERSIONS = sorted(int(path.name.split("-")[1].split(".")[0]) for path in HERE.glob("*.tar.gz"))
+RECORDED = sorted((*HERE.glob("version-*.tar.gz"), *HERE.glob("*/repositories.tar.gz")))
+NAMES = [str(path.relative_to(HERE)).split(".tar")[0] for path in RECORDED]
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=RECORDED, ids=NAMES)
 def golden(request: pytest.FixtureRequest) -> Iterator[tuple[Path, dict[str, Any]]]:
     """A folder with the repositories of a version, and what is expected of each."""
     folder = Path(tempfile.mkdtemp(prefix="golden-"))
-    with tarfile.open(HERE / f"version-{request.param}.tar.gz") as tar:
+    with tarfile.open(request.param) as tar:
         # Debian 12's Python does not know the argument yet.
         tar.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    with gzip.open(HERE / f"version-{request.param}.json.gz", "rt") as file:
+    with gzip.open(str(request.param).replace(".tar.gz", ".json.gz"), "rt") as file:
         expected = json.load(file)
     yield folder, expected
     shutil.rmtree(folder)

@@ -8,13 +8,21 @@ import subprocess
 import sys
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from kit.appliance_keys import client_of
 from kit.ports import free_port
 from kit.small_director import SmallDirector
-from strongroom.daemons.agent.put_keys import keep_put_key
-from strongroom.filesets.spec import FileSetInclude, FileSetSpec
+from strongroom.agent.put_keys import keep_put_key
+from strongroom.engine.filesets.spec import FileSetInclude, FileSetSpec
+from strongroom.engine.repository.keys.files import export_key
+from strongroom.engine.repository.keys.wrapping import Argon2Cost
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.restore_ticket import make_ticket
+from strongroom.engine.repository.snapshots import Snapshot
+from strongroom.engine.repository.ticket_objects import store_ticket
+from strongroom.engine.stores.local import LocalStore
 from strongroom.net.control.messages import (
     RestoreChoices,
     Script,
@@ -23,18 +31,7 @@ from strongroom.net.control.messages import (
     StorageTarget,
 )
 from strongroom.net.identities.authority import Authority
-from strongroom.repo.keys.files import export_key
-from strongroom.repo.keys.wrapping import Argon2Cost
-from strongroom.repo.repository import Repository
-from strongroom.repo.restore_ticket import make_ticket
-from strongroom.repo.ticket_objects import store_ticket
-from strongroom.stores.local import LocalStore
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from strongroom.net.identities.peer import ClientOf
-    from strongroom.repo.snapshots import Snapshot
+from strongroom.net.identities.peer import ClientOf
 
 DIRECTOR = "vault-dir"
 CLIENT = "web1"
@@ -62,8 +59,8 @@ Director {{
 class AgentSite:
     """Everything in `folder`; the agent runs after `start`. `others`: the authority of others.
 
-    user: whom the agent runs as, 0 for whoever tests. clients: which client the agent is in further
-    repositories.
+    user: whom the agent runs as, 0 for anyone who tests. clients: which client the agent is in
+    further repositories.
     """
 
     folder: Path
@@ -206,11 +203,8 @@ class AgentSite:
 
     def snapshots(self) -> list[Snapshot]:
         """What was committed."""
-        repository = self.open()
-        try:
+        with self.open() as repository:
             return repository.snapshots()
-        finally:
-            repository.close()
 
     def journals(self) -> list[str]:
         """Runs that the agent keeps."""

@@ -6,9 +6,10 @@ acknowledged, as a real one does, and forgets it only when it is told to (`lose_
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from strongroom import clock
+from strongroom.base import clock
+from strongroom.director.director import Director
 from strongroom.net.control.messages import (
     PROTOCOL_VERSION,
     Acknowledge,
@@ -28,9 +29,6 @@ from strongroom.net.control.messages import (
     decode_for_director,
     encode,
 )
-
-if TYPE_CHECKING:
-    from strongroom.daemons.director.director import Director
 
 Order = StartBackup | StartRestore | StartVerify | StartEstimate
 

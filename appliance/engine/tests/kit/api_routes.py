@@ -5,18 +5,19 @@ A route that is new, or has a new parameter, fails here until somebody says what
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import httpx
+import httpx
 
 API = "/api/v1"
 # What has no caller: answered to anybody.
 PUBLIC = frozenset((("GET", f"{API}/authority"), ("POST", f"{API}/enrol")))
-_QUERIES = {f"{API}/files/search": {"name": "*"}}
+_QUERIES = {
+    f"{API}/files/search": {"name": "*"},
+    f"{API}/snapshots/{{snapshot_id}}/changes": {"since": "0" * 64},
+}
 _ABSENT = "0" * 32
 
 

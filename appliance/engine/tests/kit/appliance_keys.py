@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from strongroom.engine.repository.keys.files import export_key
+from strongroom.engine.repository.keys.roles import ApplianceKey, Key, required_appliance_key
 from strongroom.net.identities.peer import ClientOf
-from strongroom.repo.keys.files import export_key
-from strongroom.repo.keys.roles import ApplianceKey, required_appliance_key
-
-if TYPE_CHECKING:
-    from strongroom.repo.keys.roles import Key
 
 
 def appliance_key_text(key: Key) -> str:

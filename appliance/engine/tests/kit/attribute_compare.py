@@ -6,13 +6,10 @@ import errno
 import os
 import stat
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from kit.difference import Difference, shown
 from kit.directory_descriptors import get_flags, open_inode, short_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ACL_NAMES = (b"system.posix_acl_access", b"system.posix_acl_default")
 
@@ -45,7 +42,7 @@ Stats = tuple[os.stat_result, os.stat_result]
 
 
 def acl_text(value: bytes) -> str:
-    """An ACL as getfacl writes it, or its bytes in hexadecimal when it is no version 2 ACL."""
+    """An ACL as getfacl writes it, or its bytes in hexadecimal when it is not a version 2 ACL."""
     if len(value) < 4 or value[:4] != struct.pack("<I", 2) or len(value) % 8 != 4:
         return value.hex()
     entries = []

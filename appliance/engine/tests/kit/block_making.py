@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from strongroom.content.codecs import AUTO, Compression, Compressor
-from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
-from strongroom.repo.keys.owners import SHARED
-from strongroom.repo.packs import KIND_DATA
-
-if TYPE_CHECKING:
-    from strongroom.repo.packs import PackFooter
-    from strongroom.repo.repository import Repository
+from strongroom.engine.content.codecs import AUTO, Compression, Compressor
+from strongroom.engine.content.digests import block_id, chunk_id, ids_and_lengths
+from strongroom.engine.repository.keys.owners import SHARED
+from strongroom.engine.repository.packs import KIND_DATA, PackFooter
+from strongroom.engine.repository.repository import Repository
 
 Chunks = Sequence[bytes]
 

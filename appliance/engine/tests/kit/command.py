@@ -1,30 +1,28 @@
-"""The real command, run in processes of their own on a repository of a test."""
+"""The real command, run in their own processes on a repository of a test."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
 import sys
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from kit.prepared_commands import run_command
+from kit.json_output import objects_of
+from kit.prepared_commands import run_for_text
 from kit.tiny_backup import new_repository
-from strongroom.repo.keys.files import export_key
-from strongroom.stores.local import LocalStore
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from strongroom.engine.repository.keys.files import export_key
+from strongroom.engine.stores.local import LocalStore
 
 PASSPHRASE = "open sesame"
 
 
 @dataclass
 class Command:
-    """`strongroom` with a home of its own; opens `repository` with the key file once it is made."""
+    """`strongroom` with its own home; opens `repository` with the key file once it is made."""
 
     folder: Path
     repository: Path = field(init=False)
@@ -72,12 +70,9 @@ class Command:
     ) -> subprocess.CompletedProcess[str]:
         """Run it; the exit code must be the one that is expected."""
         line = self.words(*words, key_file=key_file)
-        ended = run_command(line[3:], {**self.environment, **environment})
-        output, messages = (
-            data.decode("utf-8", "surrogateescape") for data in (ended.stdout, ended.stderr)
-        )
-        assert ended.returncode == exit_code, (words, ended.returncode, messages)
-        return subprocess.CompletedProcess(line, ended.returncode, output, messages)
+        ended = run_for_text(line[3:], {**self.environment, **environment})
+        assert ended.returncode == exit_code, (words, ended.returncode, ended.stderr)
+        return ended
 
     def __call__(self, *words: str, exit_code: int = 0) -> list[str]:
         """The lines it prints, opened with the restore key."""
@@ -86,7 +81,7 @@ class Command:
 
     def objects(self, *words: str) -> list[dict[str, Any]]:
         """The objects it prints with --json, opened with the restore key."""
-        return [json.loads(line) for line in self(*words, "--json")]
+        return objects_of("\n".join(self(*words, "--json")))
 
     def back_up(self, *words: str) -> str:
         """Make a snapshot; its whole id."""

@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from strongroom.net.channels.channel import Channel
 from strongroom.net.channels.connecting import Acceptor, connect
 from strongroom.net.channels.local_channel import connect_local
 from strongroom.net.identities.authority import Authority
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from strongroom.net.channels.channel import Channel
-    from strongroom.net.identities.identity import Identity
+from strongroom.net.identities.identity import Identity
 
 # For waiting on what is certain to come; a busy machine takes its time.
 PATIENCE_SECONDS = 30.0
@@ -54,7 +51,7 @@ def accept_one(
     acceptor: Acceptor, listener: socket.socket, duplicates: list[socket.socket] | None = None
 ) -> Channel:
     """The next connection, its handshake done; a duplicate of its socket goes to `duplicates`."""
-    # Where nobody could connect, the test is to fail, not to wait for ever.
+    # Where no one could connect, the test is to fail, not to wait forever.
     listener.settimeout(PATIENCE_SECONDS)
     connection = listener.accept()[0]
     if duplicates is not None:
@@ -106,7 +103,7 @@ def connected(
 
 
 class Relay:
-    """Stands between client and daemon: `change(from_client, bytes)` gives what it passes on."""
+    """Sits between client and daemon: `change(from_client, bytes)` gives what it passes on."""
 
     def __init__(self, change: Callable[[bool, bytes], bytes]) -> None:
         self._change = change

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from kit.difference import Difference
 from kit.directory_descriptors import open_inode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 READ_BYTES = 1 << 20
 

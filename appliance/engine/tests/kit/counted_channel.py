@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 import mmap
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from strongroom.net.channels.channel import Channel
+from strongroom.net.channels.channel import Channel
 
 _MOST_CONNECTIONS = 64
 _COUNT = struct.Struct("=Q")

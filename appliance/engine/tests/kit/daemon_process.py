@@ -6,13 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from kit.shifted_clock import ShiftedClock
+from kit.shifted_clock import ShiftedClock
 
 PATIENCE_SECONDS = 60.0
 

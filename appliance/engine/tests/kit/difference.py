@@ -48,7 +48,7 @@ class Difference:
     actual: str
 
     def as_object(self) -> dict[str, str]:
-        """The difference for a line of JSON; the path stands there in escapes, whole."""
+        """The difference for a line of JSON; the path is there in escapes, whole."""
         return {
             "path": shown(self.path, 4 * len(self.path) + 1),
             "kind": self.kind,

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from kit.agents_in_process import SimulatedAgent, SimulatedLink
-from strongroom.daemons.director.director import Director
-from strongroom.daemons.director.results.access import Actor
-from strongroom.daemons.director.results.runs import Run, RunFilter
-from strongroom.daemons.director.runs.plan import JobPlan, Overrides, plan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from pathlib import Path
-
-    from kit.virtual_time import VirtualTime
-    from strongroom.net.identities.identity import Identity
+from kit.virtual_time import VirtualTime
+from strongroom.director.director import Director
+from strongroom.director.results.access import Actor
+from strongroom.director.results.runs import Run, RunFilter
+from strongroom.director.runs.requests import Overrides, plan
+from strongroom.net.identities.identity import Identity
 
 OPERATOR = Actor("ann", "operator", "192.0.2.7")
 SECOND_NS = 1_000_000_000
@@ -95,9 +92,12 @@ class TestDirector:
         configuration.mkdir(parents=True, exist_ok=True)
         (configuration / "all.conf").write_text(MINIMAL.format(**self._settings) + text)
 
-    async def open(self) -> None:
+    async def open(self, text: str | None = None, **settings: Any) -> None:
+        """Open the director, with this configuration if one is given, see `configure`."""
+        if text is not None:
+            self.configure(text, **settings)
         self.service = await Director.open(str(self.folder / "etc"), self.identity, self.link)
-        # The scheduler does not run by itself: `go` looks at the time.
+        # The scheduler does not run by itself: `go` checks the time.
         await self.service.runs.resume()
         await self.service.scheduler.load()
         await self.settle()
@@ -118,6 +118,16 @@ class TestDirector:
         await self.settle()
         return agent
 
+    async def with_agent(self, text: str | None = None, **settings: Any) -> SimulatedAgent:
+        """Open it, and connect the agent of web1."""
+        await self.open(text, **settings)
+        return await self.agent("web1")
+
+    async def running(self, more: str = "") -> tuple[SimulatedAgent, Run]:
+        """The agent of web1 is connected, and its one job `nightly` was started."""
+        agent = await self.with_agent(client("web1") + job("nightly", more=more))
+        return agent, await self.start("nightly")
+
     async def settle(self) -> None:
         await asyncio.wait_for(self.service.runs.settle(), 30)
 
@@ -127,7 +137,7 @@ class TestDirector:
         await self.service.scheduler.tick()
         await self.settle()
 
-    def plan(self, name: str, **options: Any) -> JobPlan:
+    def plan(self, name: str, **options: Any) -> Run:
         """What a run of a job is to be."""
         return plan(self.service.configuration, name, Overrides(**options))
 

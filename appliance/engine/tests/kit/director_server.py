@@ -4,7 +4,7 @@
         director.client("ann").get("/api/v1/status")
 
 Its people are Console resources with certificates of their names: admin may do everything, ann sees
-clients that begin with `web` and may do little, eve is nobody's Console. A repository holds two
+clients that begin with `web` and may do little, eve is no one's Console. A repository holds two
 snapshots of web1 and one of db1. `like`: another director whose repository is copied, which is
 quicker than making one. `as_tree`: the configuration is a folder, `director.d`.
 """
@@ -14,32 +14,29 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
 import httpx
 
 from kit.appliance_keys import appliance_key_text
 from kit.connections import House
+from kit.prepared_commands import run_for_text
 from kit.tiny_backup import PASSPHRASE, new_repository
-from strongroom import clock
-from strongroom.daemons.director.catalog.database import open_catalog
-from strongroom.daemons.director.catalog.snapshots import SnapshotRecord, add_snapshots
-from strongroom.daemons.director.daemon import DirectorDaemon
+from strongroom.base import clock
+from strongroom.director.catalog.database import open_catalog
+from strongroom.director.catalog.snapshots import add_snapshots
+from strongroom.director.daemon import DirectorDaemon
+from strongroom.director.results.snapshots import Snapshot
+from strongroom.engine.repository.snapshots import Snapshot as StoredSnapshot
+from strongroom.engine.stores.local import LocalStore
 from strongroom.net.channels.tls_contexts import authority_context, client_context
-from strongroom.net.control.own_requests import OWN_HEADERS
-from strongroom.stores.local import LocalStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from pathlib import Path
-
-    from strongroom.net.identities.identity import Identity
-    from strongroom.repo.snapshots import Snapshot
+from strongroom.net.control.messages import OWN_HEADERS
+from strongroom.net.identities.identity import Identity
 
 # For waiting on what is certain to come; a busy machine takes its time.
 PATIENCE_SECONDS = 30.0
@@ -137,7 +134,7 @@ class RunningDirector:
             self.configuration_file = self.configuration_path / "director" / "all.conf"
             self.configuration_file.parent.mkdir(parents=True)
         self.configuration = configuration
-        self.snapshots: list[Snapshot] = []
+        self.snapshots: list[StoredSnapshot] = []
         self.tree: Path = folder / "tree" if like is None else like.tree
         self.port = 0
         self._thread = LoopThread()
@@ -175,7 +172,7 @@ class RunningDirector:
     def client(
         self, name: str = "", role: str = "operator", token: str = "", **options: Any
     ) -> httpx.Client:
-        """A connection of somebody; without a name nobody, with a token its bearer."""
+        """A connection of somebody; without a name no one, with a token its bearer."""
         if name:
             context = client_context(self.identity(name, role))
         else:
@@ -245,8 +242,7 @@ class RunningDirector:
     def _fill_repository(self) -> None:
         (self.folder / "passphrase").write_bytes(PASSPHRASE + b"\n")
         (self.folder / "passphrase").chmod(0o600)
-        repository = new_repository(LocalStore(str(self.folder / "repository")))
-        try:
+        with new_repository(LocalStore(str(self.folder / "repository"))) as repository:
             (self.folder / "appliance.key").write_text(appliance_key_text(repository.key))
             tree = self.tree
             for name, content in FILES.items():
@@ -259,8 +255,6 @@ class RunningDirector:
             self._back_up("web1", "nightly-web1", "etc", "home")
             self._back_up("db1", "nightly-db1", "etc")
             self.snapshots = sorted(repository.snapshots(), key=lambda one: one.start_ns)
-        finally:
-            repository.close()
 
     def _copy_repository(self, like: RunningDirector) -> None:
         for name in ("passphrase", "appliance.key"):
@@ -272,13 +266,8 @@ class RunningDirector:
         places = ["--repo", str(self.folder / "repository"), "--no-cache"]
         secret = ["--password-file", str(self.folder / "passphrase")]
         words = ["backup", "--host", host, "--job", job, *places, *secret, *names]
-        subprocess.run(
-            [sys.executable, "-m", "strongroom", "--quiet", *words],
-            cwd=self.tree,
-            env={**os.environ, "TZ": "UTC"},
-            check=True,
-            timeout=120,
-        )
+        done = run_for_text(["--quiet", *words], {**os.environ, "TZ": "UTC"}, self.tree)
+        assert not done.returncode, done.stderr
 
     def _fill_catalog(self) -> None:
         parts = {"web1": ("nightly-web1", "all", "short"), "db1": ("nightly-db1", "data", "long")}
@@ -288,7 +277,7 @@ class RunningDirector:
             for one in self.snapshots:
                 job, fileset, pool = parts[one.host]
                 records.append(
-                    SnapshotRecord(
+                    Snapshot(
                         id=one.id,
                         client=one.host,
                         job=job,

@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from kit.agents_in_process import SimulatedAgent
 from kit.director_in_process import TestDirector
 from kit.prepared_commands import LOCALE, run_command
 from kit.tiny_backup import CHEAP
-from strongroom.daemons.director.snapshots.reconciliation import reconcile
+from kit.virtual_time import ShiftedTime
+from strongroom.director.context import DirectorContext
+from strongroom.director.snapshots.reconciliation import reconcile
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.stores.local import LocalStore
 from strongroom.net.identities.authority import Authority
-from strongroom.repo.repository import Repository
-from strongroom.stores.local import LocalStore
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kit.agents_in_process import SimulatedAgent
-    from kit.virtual_time import ShiftedTime
-    from strongroom.daemons.director.context import DirectorContext
 
 PASSPHRASE = b"open sesame"
 ADMIN = """Job { Name = admin; Type = Admin; Storage = main; Pool = Default; Messages = Standard

@@ -1,7 +1,7 @@
 """A link between two daemons that a test drops, stalls, half closes or cuts anywhere.
 
-Whoever dials `port` reaches `target` through it. Several connections at once; faults hold for all
-of them.
+Anyone who dials `port` reaches `target` through it. Several connections at once; faults hold for
+all of them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ import contextlib
 import socket
 import struct
 import threading
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
+from collections.abc import Callable
+from typing import Self
 
 # Closing then tells the peer by a reset, as a machine does that forgot the connection.
 _RESET = struct.pack("ii", 1, 0)
@@ -40,12 +37,7 @@ class FaultyLink:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self._listening.close()
         self.resume()
         self.drop()
@@ -70,7 +62,7 @@ class FaultyLink:
             self._is_down = False
 
     def stall(self) -> None:
-        """Nothing passes, and nobody is told, until `resume`."""
+        """Nothing passes, and no one is notified, until `resume`."""
         with self._state:
             self._is_stalled = True
 
@@ -81,7 +73,7 @@ class FaultyLink:
             self._state.notify_all()
 
     def half_close(self) -> None:
-        """Whoever dialled seems to have said its last; it can still be spoken to."""
+        """Anyone who dialled seems to have said its last; it can still be spoken to."""
         with self._state:
             pairs = list(self._pairs)
         for _, server in pairs:
@@ -140,7 +132,7 @@ class FaultyLink:
                     self._fault()
                     return
         except OSError:
-            # Whoever sends to somebody who has gone is told so.
+            # Anyone who sends to somebody who has gone is reported so.
             _reset(source)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)

@@ -1,25 +1,21 @@
-"""Snapshots that no backup makes, stored by whoever has a put key and uses the engine's API."""
+"""Snapshots that no backup makes, stored by anyone who has a put key and uses the engine's API."""
 
 from __future__ import annotations
 
 import os
 from array import array
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from kit.tiny_backup import DIRECTORY
-from strongroom.content.codecs import NONE
-from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
-from strongroom.repo.listing.page import encode_page
-from strongroom.repo.packs import KIND_LISTING
-from strongroom.repo.snapshots import PageReference, Snapshot, Totals
-from strongroom.rows.rows import Rows, new_rows
+from strongroom.engine.content.codecs import NONE
+from strongroom.engine.content.digests import block_id, chunk_id, ids_and_lengths
+from strongroom.engine.repository.listing.page import encode_page
+from strongroom.engine.repository.packs import KIND_LISTING
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import PageReference, Snapshot, Totals
+from strongroom.engine.rows.rows import Rows, new_rows
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from strongroom.repo.repository import Repository
-
-# A block that nobody has.
+# A block that no one has.
 NO_BLOCK = b"\x5a" * 24
 
 
@@ -35,7 +31,7 @@ def file_row(name: bytes, block: bytes, slot: int = 0, size: int = 10) -> Rows:
 
 
 def stored_page(repository: Repository, raw: bytes) -> bytes:
-    """Store a listing page in a pack of its own, and index it; the id of its block."""
+    """Store a listing page in its own pack, and index it; the id of its block."""
     keys = repository.writer.client.own
     an_id = chunk_id(keys.chunk_key, raw)
     page = block_id(keys.block_key, ids_and_lengths(an_id, len(raw).to_bytes(4, "little")))
@@ -51,7 +47,7 @@ def forge(
     change: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
     **fields: object,
 ) -> Snapshot:
-    """Commit a snapshot that lists rows, each on a page of its own; `change` edits it before."""
+    """Commit a snapshot that lists rows, each on its own page; `change` edits it before."""
     pages = []
     sizes = []
     for rows in listed:

@@ -12,17 +12,15 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PathDistribution, distribution
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kit.project import ENGINE
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-_BUILT_FROM = ("src", "build_backend", "pyproject.toml")
+# The benchmark lies beside, so that a test sees that it stays out.
+_BUILT_FROM = ("src", "bench", "build_backend", "pyproject.toml")
 # What `Requires-Dist` may say of the Python or the system at hand.
 _EVALUATE = (
     "import sys; from pip._vendor.packaging.requirements import Requirement\n"

@@ -9,35 +9,30 @@ from __future__ import annotations
 import os
 import stat
 from array import array
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
-from strongroom.content.codecs import ZSTD
-from strongroom.content.digests import BLOCK_ID_SIZE, block_id, chunk_id, ids_and_lengths
-from strongroom.filesets.recorded import encode_selection
-from strongroom.repo.keys.wrapping import Argon2Cost
-from strongroom.repo.left_out import LeftOut
-from strongroom.repo.listing.page import encode_page
-from strongroom.repo.listing.page_builder import PageBuilder
-from strongroom.repo.packs import KIND_DATA, KIND_LISTING
-from strongroom.repo.repository import Repository
-from strongroom.repo.snapshots import (
+from strongroom.engine.content.codecs import ZSTD
+from strongroom.engine.content.digests import BLOCK_ID_SIZE, block_id, chunk_id, ids_and_lengths
+from strongroom.engine.filesets.recorded import encode_selection
+from strongroom.engine.repository.keys.wrapping import Argon2Cost
+from strongroom.engine.repository.left_out import LeftOut
+from strongroom.engine.repository.listing.page import encode_page
+from strongroom.engine.repository.listing.page_builder import PageBuilder
+from strongroom.engine.repository.packs import KIND_DATA, KIND_LISTING, PackWriter
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import (
     PageReference,
     Snapshot,
     Totals,
 )
-from strongroom.rows.entry_counts import count_entries
-from strongroom.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows, new_rows
-from strongroom.rows.views import join_path
-from strongroom.scan.attributes import read_flags_of, read_xattrs
-from strongroom.scan.directory import open_beneath, read_names, stat_rows
-from strongroom.sources.regular_files import data_extents
-from strongroom.stores.local import LocalStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from strongroom.repo.packs import PackWriter
+from strongroom.engine.rows.entry_counts import count_entries
+from strongroom.engine.rows.rows import COLUMN_COUNT, MODE, SIZE, Rows, new_rows
+from strongroom.engine.rows.views import join_path
+from strongroom.engine.scan.attributes import read_flags_of, read_xattrs
+from strongroom.engine.scan.directory import open_beneath, read_names, stat_rows
+from strongroom.engine.sources.regular_files import data_extents
+from strongroom.engine.stores.local import LocalStore
 
 SMALL = 512 << 10
 CHUNK = 1 << 20

@@ -12,13 +12,11 @@ import re
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from strongroom.daemons.director.results import access, notices, resources, runs, snapshots, status
+from strongroom.director.results import access, runs, snapshots, status
 from strongroom.net.channels.tls_contexts import server_context
-
-if TYPE_CHECKING:
-    from strongroom.net.identities.identity import Identity
+from strongroom.net.identities.identity import Identity
 
 API = "/api/v1"
 _TIME = "2026-11-21T13:46:38.651997528Z"
@@ -26,7 +24,7 @@ _TIME = "2026-11-21T13:46:38.651997528Z"
 _WORDS = {"failed", "error"}
 _TIMES = {
     field.name.removesuffix("_ns")
-    for module in (access, notices, resources, runs, snapshots, status)
+    for module in (access, runs, snapshots, status)
     for kind in vars(module).values()
     if dataclasses.is_dataclass(kind)
     for field in dataclasses.fields(kind)

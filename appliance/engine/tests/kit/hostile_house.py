@@ -1,6 +1,6 @@
 """A repository in memory of two clients, of which one stores what it likes, and every job on it.
 
-Nothing that the one seals with its own keys may end a job in a way that nobody foresaw, or cost the
+Nothing that the one seals with its own keys may end a job in a way that no one foresaw, or cost the
 other client anything.
 """
 
@@ -9,50 +9,46 @@ from __future__ import annotations
 import os
 import random
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kit.memory_store import MemoryStore
 from kit.observed_restore import Seen
 from kit.sealed_by_hand import changed_index, changed_pack, changed_snapshot, lease_object, store
 from kit.tiny_backup import back_up, new_repository, read_back
+from strongroom.base.errors import StrongroomError
+from strongroom.base.progress import NullProgress
 from strongroom.cli.entry_view import entry_line, entry_object
 from strongroom.cli.snapshot_choice import snapshot_object
 from strongroom.cli.times import time_text
-from strongroom.errors import StrongroomError
-from strongroom.jobs.check.check import CheckOptions, DataSubset, check
-from strongroom.jobs.check.vouch import vouch
-from strongroom.jobs.copy.copy import CopyOptions, copy_snapshots, to_be_copied
-from strongroom.jobs.looking.archive import write_archive
-from strongroom.jobs.looking.diff import SnapshotComparison
-from strongroom.jobs.looking.find import Criteria, Finder
-from strongroom.jobs.looking.stats import repository_stats, snapshot_stats
-from strongroom.jobs.mount.files import MountedFiles
-from strongroom.jobs.mount.repository import MountedRepository
-from strongroom.jobs.repair.repair import RepairOptions, repair
-from strongroom.jobs.restore.options import RestoreOptions
-from strongroom.jobs.restore.restore import restore
-from strongroom.jobs.share.share import ShareOptions, share
-from strongroom.jobs.upkeep.forget import ForgetOptions, forget
-from strongroom.jobs.upkeep.prune import prune
-from strongroom.jobs.upkeep.prune_options import PruneOptions
-from strongroom.jobs.upkeep.retention import RetentionRules
-from strongroom.progress import NullProgress
-from strongroom.repo.client_readers import ClientReaders
-from strongroom.repo.leases import list_leases
-from strongroom.repo.listing.page import decode_page
-from strongroom.repo.listing.reader import Listing
-from strongroom.repo.set_aside import SetAside
-from strongroom.repo.snapshots import was_stored_unreadable
-from strongroom.rows.views import views
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from strongroom.repo.repository import Repository
-    from strongroom.repo.snapshots import Snapshot
-    from strongroom.stores.store import Kind
+from strongroom.engine.check.check import CheckOptions, DataSubset, check
+from strongroom.engine.check.vouch import vouch
+from strongroom.engine.copy.copy import CopyOptions, copy_snapshots, to_be_copied
+from strongroom.engine.inspect.archive import write_archive
+from strongroom.engine.inspect.diff import SnapshotComparison
+from strongroom.engine.inspect.find import Criteria, Finder
+from strongroom.engine.inspect.stats import repository_stats, snapshot_stats
+from strongroom.engine.mount.files import MountedFiles
+from strongroom.engine.mount.repository import MountedRepository
+from strongroom.engine.prune.forget import ForgetOptions, forget
+from strongroom.engine.prune.prune import prune
+from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.prune.retention import RetentionRules
+from strongroom.engine.repair.repair import RepairOptions, repair
+from strongroom.engine.repository.client_readers import ClientReaders
+from strongroom.engine.repository.leases import list_leases
+from strongroom.engine.repository.listing.page import decode_page
+from strongroom.engine.repository.listing.reader import Listing
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.set_aside import SetAside
+from strongroom.engine.repository.snapshots import Snapshot, was_stored_unreadable
+from strongroom.engine.restore.options import RestoreOptions
+from strongroom.engine.restore.restore import restore
+from strongroom.engine.rows.views import views
+from strongroom.engine.share.share import ShareOptions, share
+from strongroom.engine.stores.store import Kind
 
 FILES = {b"one": b"first" * 300, b"two": bytes(range(256)) * 20}
 ATTACKER, VICTIM = "web1", "web2"
@@ -64,14 +60,14 @@ KINDS = ("envelope", "pages", "page", "footer", "index", "chunks", "lease")
 
 
 class JudgedStore(MemoryStore):
-    """A store in memory that knows what nobody verified, as a storage daemon does."""
+    """A store in memory that knows what no one verified, as a storage daemon does."""
 
     def __init__(self, objects: Any = None, unsure: Any = None, false: Any = None) -> None:
         super().__init__(objects)
         self.unsure: set[tuple[str, str]] = set() if unsure is None else unsure
         self.was_false: set[str] = set() if false is None else false
 
-    def doubted(self, kind: Kind) -> frozenset[str]:
+    def unverified(self, kind: Kind) -> frozenset[str]:
         """Of `unsure`."""
         return frozenset(name for one, name in self.unsure if one == kind)
 
@@ -96,6 +92,16 @@ class JudgedStore(MemoryStore):
         return JudgedStore(self._objects, self.unsure, self.was_false)
 
 
+class FullDisk(BytesIO):
+    """Takes as much of an archive as a test needs: a sparse file can claim to be of any size."""
+
+    def write(self, data: Any) -> int:
+        """Raise StrongroomError when it is full."""
+        if self.tell() > 4 << 20:
+            raise StrongroomError("the archive is larger than this test reads")
+        return super().write(data)
+
+
 class HostileHouse:
     """Made once; `fresh` gives a copy to store things in."""
 
@@ -112,7 +118,7 @@ class HostileHouse:
 
     def fresh(self) -> HostileHouse:
         """A copy of it."""
-        from strongroom.repo.repository import Repository
+        from strongroom.engine.repository.repository import Repository
 
         judged = self.store.copy()
         made = HostileHouse(judged, Repository(judged, self.whole.config, self.whole.key))
@@ -130,7 +136,7 @@ class HostileHouse:
         return self.whole.for_client(ATTACKER)
 
     def add(self, kind: str, data: bytes) -> str:
-        """Store an object of the hostile client, which nobody has verified."""
+        """Store an object of the hostile client, which no one has verified."""
         name = store(self.attacker, kind, data)
         self.store.unsure.add((kind, name))
         return name
@@ -165,7 +171,7 @@ class HostileHouse:
     def _lease_text(self) -> bytes:
         import msgspec
 
-        from strongroom.repo.leases import Holder
+        from strongroom.engine.repository.leases import Holder
 
         return msgspec.msgpack.encode(Holder(ATTACKER, 1, "backup", 1, ("ab" * 32,)))
 
@@ -189,7 +195,7 @@ class HostileHouse:
             groups = decode_page(raw)
             first = (groups[0].directory, groups[0].names.partition(b"\0")[0])
             rows = sum(one.row_count for one in groups)
-            from strongroom.rows.entry_counts import count_entries
+            from strongroom.engine.rows.entry_counts import count_entries
 
             counts = count_entries(groups)
             size = max(0, counts.content_bytes)
@@ -292,9 +298,9 @@ class HostileHouse:
             kept = self.whole.snapshot(self.kept.id)
             list(SnapshotComparison(readers, kept, snapshot).differences())
         with suppress(StrongroomError):
-            write_archive(BytesIO(), listing, b"", reader, lambda *_: None)
+            write_archive(FullDisk(), listing, b"", reader, lambda *_: None)
         with tempfile.TemporaryDirectory(dir="/dev/shm") as target, suppress(StrongroomError):
-            options = RestoreOptions(os.fsencode(target), workers=1, dry_run=not forks)
+            options = RestoreOptions(os.fsencode(target), processes=1, dry_run=not forks)
             restore(self.whole, snapshot, options, lambda: nullcontext(NullProgress()), Seen())
 
     def _mount(self) -> None:

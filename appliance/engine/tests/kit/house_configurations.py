@@ -9,7 +9,7 @@ Storage {{ Name = {storage}; Address = 127.0.0.1; Port = {port}
   Clients = "*all*"; Minimum Retention = 0
   {further} }}
 Director {{ Name = boss; Password = unused; Address = 127.0.0.1; Port = {director_port} }}
-Device {{ Name = disk; Media Type = File; Archive Device = "{folder}/repository" }}
+Device {{ Name = disk; Media Type = File; Archive Device = "{device}" }}
 """
 DIRECTOR_TEXT = """
 Director {{ Name = {director}; Password = x; Messages = standard; Address = 127.0.0.1; Port = {port}

@@ -9,7 +9,7 @@ All is made as an operator makes it: the authority and the daemons' certificates
 the repository through the storage daemon's socket, agents enrolled by one-time tokens. Agents reach
 the storage daemon through `storage_link` and the director through `director_link`, which tests
 drop, stall and cut. `storage`, `director` and `agents` can be killed and started again. With
-`clocks` each daemon and what it starts has a wall clock of its own that tests move, and so have
+`clocks` each daemon and what it starts has its own wall clock that tests move, and so have
 commands; with `leaps` all of them have one, by which time goes by (kit.shifted_clock). `messages`
 is what the last command wrote to standard error.
 
@@ -27,7 +27,9 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
 import httpx
 
@@ -37,17 +39,12 @@ from kit.house_configurations import AGENT_TEXT, DIRECTOR_TEXT, OF_CLIENT_TEXT, 
 from kit.ports import free_port
 from kit.shifted_clock import LeapingClock, ShiftedClock
 from strongroom.net.channels.tls_contexts import client_context
-from strongroom.net.control.own_requests import OWN_HEADERS
+from strongroom.net.control.messages import OWN_HEADERS
 from strongroom.net.identities.identity import Identity
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
 
 DIRECTOR = "boss"
 STORAGE = "vault"
-PASSPHRASE = "a passphrase nobody may read 5d1f"
+PASSPHRASE = "a passphrase no one may read 5d1f"
 SQLITE = "Db Name = main; Db User = x; Db Password = x"
 # X509_V_FLAG_NO_CHECK_TIME of OpenSSL.
 _NO_CHECK_TIME = 0x200000
@@ -76,7 +73,9 @@ class HouseOfDaemons:
         messages: str = "",
         pool: str = "Keep Within = 30 days",
         schedules: str = "",
+        device: str = "",
     ) -> None:
+        """`device`: the Archive Device, if that is not the folder `repository`."""
         self.folder = folder
         self.names = tuple(agents)
         self.catalog = catalog
@@ -97,6 +96,7 @@ class HouseOfDaemons:
         self.director_link = FaultyLink(self.director_port)
         self.restore_key = folder / "restore.key"
         self.repository = folder / "repository"
+        self.device = device or str(self.repository)
         self.storage = self._daemon("storage", "storage", clocks)
         self.director = self._daemon("director", "director", clocks)
         self.agents = {name: self._daemon("agent", f"agent-{name}", clocks) for name in agents}
@@ -112,12 +112,7 @@ class HouseOfDaemons:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         try:
             self._end()
         finally:
@@ -160,6 +155,7 @@ class HouseOfDaemons:
                 **words,
                 port=self.storage_port,
                 director_port=self.director_port,
+                device=self.device,
                 further=self.storage_further,
             )
         )
@@ -400,7 +396,8 @@ class HouseOfDaemons:
         self.command("key", "export-restore", str(self.restore_key), *place)
         self.maintain("key", "export-appliance", str(self.folder / "appliance.key"))
         # What copies of this house begin with.
-        shutil.copytree(self.repository, self.folder / "pristine")
+        if self.repository.exists():
+            shutil.copytree(self.repository, self.folder / "pristine")
         self.start_director()
 
     def _issue(self, name: str, role: str, folder: str) -> None:

@@ -1,12 +1,12 @@
-"""A house of daemons whose time goes by: nights, Sundays, mornings, and what people are told.
+"""A house of daemons whose time goes by: nights, Sundays, mornings, and what people are notified.
 
     with HouseYear(folder, agents, like) as year:
         year.night()
         assert year.events() == []
 
-The daemons are real, and so are the mail server and the webhook that are told. Time leaps from one
-moment to the next at which something is due (kit.shifted_clock), and waits there until it is done.
-The house is in Vienna, where clocks change twice a year.
+The daemons are real, and so are the mail server and the webhook that are reported. Time leaps from
+one moment to the next at which something is due (kit.shifted_clock), and waits there until it is
+done. The house is in Vienna, where clocks change twice a year.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 from zoneinfo import ZoneInfo
 
 import httpx
@@ -25,11 +28,6 @@ from kit.daemon_process import wait_for
 from kit.house_of_daemons import HouseOfDaemons
 from kit.mail_server import MailServer
 from kit.web_server import WebServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-    from types import TracebackType
 
 ZONE = ZoneInfo("Europe/Vienna")
 EVENING = time(20, 55)
@@ -60,7 +58,7 @@ Job { Name = housekeeping; Type = Admin; Client = web1; FileSet = all-web1; Stor
 
 
 class HouseYear:
-    """See the module. `dead`: agents that nobody waits for."""
+    """See the module. `dead`: agents that no one waits for."""
 
     def __init__(self, folder: Path, agents: Sequence[str], like: HouseOfDaemons) -> None:
         self._stack = ExitStack()
@@ -208,7 +206,7 @@ class HouseYear:
                 return self.house.get(path, **query)
         return self.house.get(path, **query)
 
-    # What people are told.
+    # What people are notified.
 
     def events(self) -> list[tuple[str, str, str]]:
         """Event, state and what it is about, of each notice of the webhook, in its order."""

@@ -6,15 +6,12 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kit.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PATIENCE_SECONDS = 60.0
 

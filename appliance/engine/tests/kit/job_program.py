@@ -9,16 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from strongroom.daemons.job_process.messages import JobEnded
-from strongroom.daemons.job_process.program import run_program
-
-if TYPE_CHECKING:
-    from strongroom.daemons.job_process.input import JobInput
-    from strongroom.daemons.job_process.output import JobOutput
+from strongroom.net.control.messages import RunEnded
+from strongroom.service.job_process.program import JobInput, JobOutput, run_program
 
 MODULE = "kit.job_program"
 FLOOD_BYTES = 4 << 20
@@ -95,11 +90,11 @@ def fail(job: ProgramJob, output: JobOutput) -> None:
     raise RuntimeError("a fault")
 
 
-def _do(job: ProgramJob, job_input: JobInput, output: JobOutput) -> JobEnded:
+def _do(job: ProgramJob, job_input: JobInput, output: JobOutput) -> RunEnded:
     job_input.listen(limits.append, 0)
     globals()[job.does](job, output)
     job_input.ignore()
-    return JobEnded(status="done", exit_code=0)
+    return RunEnded(status="done", exit_code=0)
 
 
 if __name__ == "__main__":

@@ -7,29 +7,25 @@ import random
 import shutil
 from collections.abc import Callable
 from contextlib import closing, nullcontext
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from kit.snapshot_contents import Contents, contents
 from kit.tiny_backup import CHEAP, new_repository
-from strongroom.jobs.backup.backup import back_up
-from strongroom.jobs.backup.options import BackupOptions, Tuning
-from strongroom.jobs.check.check import CheckOptions, DataSubset, check
-from strongroom.jobs.repair.repair import RepairOptions, repair
-from strongroom.jobs.upkeep.forget import ForgetOptions, forget
-from strongroom.jobs.upkeep.prune import prune
-from strongroom.jobs.upkeep.prune_options import PruneOptions
-from strongroom.jobs.upkeep.retention import RetentionRules
-from strongroom.progress import NullProgress
-from strongroom.repo.repository import Repository
-from strongroom.sources.files import FilesSource
+from strongroom.base.progress import NullProgress
+from strongroom.engine.backup.backup import back_up
+from strongroom.engine.backup.options import BackupOptions, Tuning
+from strongroom.engine.check.check import CheckOptions, DataSubset, check
+from strongroom.engine.prune.forget import ForgetOptions, forget
+from strongroom.engine.prune.prune import prune
+from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.prune.retention import RetentionRules
+from strongroom.engine.repair.repair import RepairOptions, repair
+from strongroom.engine.repository.keys.roles import Key
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.sources.files import FilesSource
+from strongroom.engine.stores.local import LocalStore
+from strongroom.engine.stores.store import KINDS, Store
 from strongroom.sources.source import SourceRequest
-from strongroom.stores.local import LocalStore
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from strongroom.repo.keys.roles import Key
-    from strongroom.stores.store import Store
 
 TUNING = Tuning(shards=2)
 PACK_SIZE_BYTES = 64 << 10
@@ -38,6 +34,11 @@ THOROUGH = PruneOptions(
 )
 
 Job = Callable[["JobSite", "Store"], object]
+OpenStore = Callable[[Path], Store]
+
+
+def open_folder(place: Path) -> Store:
+    return LocalStore(str(place))
 
 
 def write_tree(place: Path, seed: int, count: int) -> None:
@@ -51,17 +52,21 @@ def write_tree(place: Path, seed: int, count: int) -> None:
 class JobSite:
     """A tree, a repository with two snapshots of earlier states of it, and what they hold."""
 
-    def __init__(self, place: Path, tree: Path, key: Key) -> None:
+    def __init__(
+        self, place: Path, tree: Path, key: Key, open_store: OpenStore = open_folder
+    ) -> None:
+        """open_store: the store of a place, which is a folder or only means one."""
         self.place = place
         self.tree = tree
         self.key = key
+        self.open_store = open_store
         self.expected: dict[str, Contents] = {}
 
     @classmethod
-    def build(cls, folder: Path) -> JobSite:
+    def build(cls, folder: Path, open_store: OpenStore = open_folder) -> JobSite:
         tree = folder / "tree"
-        repository = new_repository(LocalStore(str(folder / "repository")))
-        site = cls(folder / "repository", tree, repository.key)
+        repository = new_repository(open_store(folder / "repository"))
+        site = cls(folder / "repository", tree, repository.key, open_store)
         repository.close()
         for seed in (1, 2, 3):
             write_tree(tree, seed, 20)
@@ -75,13 +80,28 @@ class JobSite:
         return site
 
     def copy(self, place: Path) -> JobSite:
-        shutil.copytree(self.place, place)
-        site = JobSite(place, self.tree, self.key)
+        site = JobSite(place, self.tree, self.key, self.open_store)
+        if self.place.exists():
+            shutil.copytree(self.place, place)
+        else:
+            with closing(self.store()) as source, closing(site.store()) as target:
+                for kind in KINDS:
+                    for info in source.list(kind):
+                        target.put(kind, info.name, source.get(kind, info.name))
         site.expected = dict(self.expected)
         return site
 
-    def store(self) -> LocalStore:
-        return LocalStore(str(self.place))
+    def remove(self) -> None:
+        if self.place.exists():
+            shutil.rmtree(self.place)
+            return
+        with closing(self.store()) as store:
+            for kind in KINDS:
+                for info in store.list(kind):
+                    store.delete(kind, info.name)
+
+    def store(self) -> Store:
+        return self.open_store(self.place)
 
     def open(self, store: Store | None = None) -> Repository:
         return Repository.open(store or self.store(), self.key)

@@ -8,13 +8,10 @@ import os
 import signal
 import sys
 import traceback
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from strongroom.errors import StrongroomError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+from strongroom.base.errors import StrongroomError
 
 NOBODY: Final = 65_534
 _PR_SET_PDEATHSIG: Final = 1

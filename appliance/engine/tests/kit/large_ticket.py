@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from strongroom.repo import restore_ticket
-from strongroom.repo.keys.roles import PACK_ENTRY_SIZE
-
-if TYPE_CHECKING:
-    from strongroom.repo.keys.roles import PutKey
+from strongroom.engine.repository import restore_ticket
+from strongroom.engine.repository.keys.roles import PACK_ENTRY_SIZE, PutKey
 
 
 def with_more_packs(ticket: bytes, put_key: PutKey, count: int, seed: int = 0) -> bytes:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from kit.command import Command
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @dataclass

@@ -4,23 +4,21 @@
         appliance.start()
         appliance.join("web1", appliance.token("--names", "web*", "--uses", "3"))
 
-All daemons are real processes on loopback, of whoever runs the tests.
+All daemons are real processes on loopback, of anyone who runs the tests.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 from kit.daemon_process import DaemonProcess, wait_for
+from kit.json_output import objects_of
 from kit.ports import free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ANSWERS = """
 address = "{address}"
@@ -108,9 +106,7 @@ class MadeAppliance:
 
     def told(self, *words: str, **options: Any) -> dict[str, Any]:
         """The last object that a command prints with --json."""
-        lines = self.command(*words, "--json", **options).stdout.splitlines()
-        last: dict[str, Any] = json.loads(lines[-1])
-        return last
+        return objects_of(self.command(*words, "--json", **options).stdout)[-1]
 
     def setup(self) -> dict[str, Any]:
         """Make the appliance, or make it what the answers say now."""

@@ -9,21 +9,18 @@ from __future__ import annotations
 import base64
 import email
 import email.policy
+import socket
 import socketserver
 import ssl
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from email.message import EmailMessage
+from typing import Any, Self
 
 from strongroom.net.channels.tls_contexts import server_context
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-    from email.message import EmailMessage
-
-    from strongroom.net.identities.identity import Identity
+from strongroom.net.identities.identity import Identity
 
 _LONGEST_LINE = 65536
 
@@ -185,7 +182,7 @@ class _Conversation:
         return True
 
     def _data(self, line: str) -> bool:
-        self._say("354 go on")
+        self._say("354 continue")
         lines = []
         while (one := self._file.readline(_LONGEST_LINE)) not in (b".\r\n", b""):
             lines.append(one.removeprefix(b".") if one.startswith(b"..") else one)

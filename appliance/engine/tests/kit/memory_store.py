@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from strongroom import clock
-from strongroom.errors import DamageError, ObjectMissingError, StoreError
-from strongroom.stores.capabilities import own_capability
-from strongroom.stores.servable import Space
-from strongroom.stores.store import KINDS, Kind, ObjectInfo, require_name
+from strongroom.base import clock
+from strongroom.base.errors import DamageError, ObjectMissingError, StoreError
+from strongroom.engine.stores.capabilities import own_capability
+from strongroom.engine.stores.servable import Space
+from strongroom.engine.stores.store import KINDS, Kind, ObjectInfo, require_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from typing_extensions import Buffer
 
 _Capability = TypeVar("_Capability")
@@ -22,7 +21,7 @@ _Objects = dict[tuple[Kind, str], tuple[bytes, int]]
 
 
 class MemoryStore:
-    """A `strongroom.stores.servable.ServableStore`; `reopen` shares what is stored."""
+    """A `strongroom.engine.stores.servable.ServableStore`; `reopen` shares what is stored."""
 
     def __init__(self, objects: _Objects | None = None) -> None:
         self._objects: _Objects = {} if objects is None else objects
@@ -87,7 +86,7 @@ class MemoryStore:
     def sync(self) -> None:
         """Nothing survives the process, whatever is done."""
 
-    def doubted(self, kind: Kind) -> frozenset[str]:
+    def unverified(self, kind: Kind) -> frozenset[str]:
         return frozenset()
 
     def space(self) -> Space:
@@ -113,7 +112,7 @@ class MemoryStore:
 
 
 class MemoryObject:
-    """A `strongroom.stores.servable.OutgoingObject`."""
+    """A `strongroom.engine.stores.servable.OutgoingObject`."""
 
     descriptor = None
 
@@ -129,7 +128,7 @@ class MemoryObject:
 
 
 class MemoryWriter:
-    """A `strongroom.stores.servable.IncomingObject`, and a `Writer`."""
+    """A `strongroom.engine.stores.servable.IncomingObject`, and a `Writer`."""
 
     def __init__(self, store: MemoryStore, kind: Kind) -> None:
         self._store = store

@@ -5,23 +5,19 @@ from __future__ import annotations
 import os
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from strongroom.jobs.restore.options import (
+from strongroom.base.progress import NullProgress, Progress
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import Snapshot
+from strongroom.engine.restore.options import (
     LeftOut,
     RestoreOptions,
     RestoreProblem,
     RestoreReport,
     Step,
 )
-from strongroom.jobs.restore.restore import restore
-from strongroom.progress import NullProgress
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from strongroom.repo.repository import Repository
-    from strongroom.repo.snapshots import Snapshot
+from strongroom.engine.restore.restore import restore
 
 
 @dataclass
@@ -47,15 +43,20 @@ class Seen:
 
 
 def run_restore(
-    repository: Repository, snapshot: Snapshot, target: Path | bytes, **choices: object
+    repository: Repository,
+    snapshot: Snapshot,
+    target: Path | bytes,
+    progress: Progress | None = None,
+    **choices: object,
 ) -> Seen:
-    """Restore with two workers; `choices` are fields of RestoreOptions."""
+    """Restore with two processes; `choices` are fields of RestoreOptions."""
     seen = Seen()
     options = RestoreOptions(
         os.fsencode(target),
-        workers=2,
+        processes=2,
         tells_steps=True,
         **choices,  # type: ignore[arg-type]
     )
-    seen.report = restore(repository, snapshot, options, lambda: nullcontext(NullProgress()), seen)
+    shown = NullProgress() if progress is None else progress
+    seen.report = restore(repository, snapshot, options, lambda: nullcontext(shown), seen)
     return seen

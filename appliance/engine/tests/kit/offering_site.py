@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-from strongroom.content.digests import CHUNK_ID_SIZE, chunk_id, is_object_name
-from strongroom.jobs.backup.backup import back_up
-from strongroom.jobs.backup.options import BackupOptions, Tuning
-from strongroom.progress import NullProgress
-from strongroom.repo.listing.reader import Listing
-from strongroom.repo.packs import KIND_LISTING, read_footer
-from strongroom.rows.views import views
-from strongroom.sources.registry import open_source
-from strongroom.sources.source import SourceRequest
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from strongroom.jobs.backup.backup import BackupReport
-    from strongroom.repo.packs import BlockEntry
-    from strongroom.repo.repository import Repository
-    from strongroom.sources.source import Source
+from strongroom.base.progress import NullProgress
+from strongroom.engine.backup.backup import back_up
+from strongroom.engine.backup.options import BackupOptions, Tuning
+from strongroom.engine.backup.report import BackupReport
+from strongroom.engine.content.digests import CHUNK_ID_SIZE, chunk_id, is_object_name
+from strongroom.engine.repository.listing.reader import Listing
+from strongroom.engine.repository.packs import KIND_LISTING, BlockEntry, read_footer
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.rows.views import views
+from strongroom.engine.sources.registry import open_source
+from strongroom.sources.source import Source, SourceRequest
 
 
 class StoredFile(NamedTuple):

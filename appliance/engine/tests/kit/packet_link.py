@@ -2,7 +2,7 @@
 
 Each machine is a network namespace with a TUN device; what one sends as IP packets a thread here
 reads, and hands to the other, or drops, doubles or holds back as it was told. Needs root and
-/dev/net/tun. Nothing outside the two namespaces changes, and they go when nobody uses them.
+/dev/net/tun. Nothing outside the two namespaces changes, and they go when no one uses them.
 """
 
 from __future__ import annotations
@@ -16,13 +16,10 @@ import select
 import struct
 import subprocess
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
+from typing import Self, TypeVar
 
 Result = TypeVar("Result")
 
@@ -138,12 +135,7 @@ class PacketLink:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         os.write(self._end, b"x")
         self._thread.join()
         self._made.close()
@@ -156,7 +148,7 @@ class PacketLink:
         for number in (self._ended, *others):
             ends.register(number, select.POLLIN)
         while True:
-            # What nothing comes to overtake goes on all the same.
+            # What nothing comes to overtake continues all the same.
             waits = any(held.values())
             ready = [number for number, _ in ends.poll(10 if waits else None)]
             if self._ended in ready:

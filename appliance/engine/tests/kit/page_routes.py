@@ -5,12 +5,10 @@ A page that is new fails here until somebody says what to ask it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from strongroom.daemons.director.web.application import ROUTERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from strongroom.director.web.application import ROUTERS
 
 # Answered to anybody: the way in, and what tells nothing.
 PUBLIC = frozenset((("POST", "/login"), ("POST", "/logout"), ("GET", "/static/{name}")))
@@ -39,7 +37,7 @@ def every_page(snapshot: str = _ABSENT, other: str = _ABSENT, run: str = _ABSENT
     """Each route with what it is asked for."""
     targets: dict[str, tuple[str, ...]] = {
         "/": ("/",),
-        "/clients": ("/clients", "/clients?state=never&name=b"),
+        "/clients": ("/clients", "/clients?state=new&name=b"),
         "/client": ("/client?name=web1", "/client?name=db1"),
         "/runs": ("/runs", "/runs?client=db1", "/runs?kind=backup&state=queued"),
         "/runs/{run_id}": (f"/runs/{run}",),

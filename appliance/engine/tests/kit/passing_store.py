@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from strongroom.stores.capabilities import passed_on
+from strongroom.engine.stores.capabilities import passed_on
+from strongroom.engine.stores.store import Kind, ObjectInfo, Store, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from typing_extensions import Buffer
-
-    from strongroom.stores.store import Kind, ObjectInfo, Store, Writer
 
 _Capability = TypeVar("_Capability")
 
 
 class PassingStore:
-    """A `strongroom.stores.store.Store` that calls `before(number)` before its n-th operation."""
+    """A `strongroom.engine.stores.store.Store`; `before(number)` runs before its n-th operation."""
 
     def __init__(self, inner: Store, before: Callable[[int], None]) -> None:
         self._inner = inner
@@ -75,9 +73,9 @@ class PassingStore:
         self._pass()
         self._inner.sync()
 
-    def doubted(self, kind: Kind) -> frozenset[str]:
+    def unverified(self, kind: Kind) -> frozenset[str]:
         """As the inner store."""
-        return self._inner.doubted(kind)
+        return self._inner.unverified(kind)
 
     def capability(self, wanted: type[_Capability]) -> _Capability | None:
         return passed_on(self._inner, wanted)

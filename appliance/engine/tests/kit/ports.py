@@ -20,7 +20,7 @@ _held: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A TCP port of loopback that nobody else has or gets."""
+    """A TCP port of loopback that no one else has or gets."""
     while True:
         port = random.SystemRandom().randint(_FIRST, _LAST)
         mark = socket.socket(socket.AF_UNIX)

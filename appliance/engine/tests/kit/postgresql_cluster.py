@@ -10,18 +10,15 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import URL, create_engine
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-# Whoever has this name must show a password; everybody else is let in.
+# Anyone who has this name must show a password; everybody else is accepted.
 KEEPER = "keeper"
 _ACCESS = f"local all {KEEPER} scram-sha-256\nlocal all all trust\n"
 

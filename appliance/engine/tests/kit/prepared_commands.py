@@ -1,4 +1,4 @@
-"""Commands in processes of their own that need not start Python and load the engine first.
+"""Commands in their own processes that need not start Python and load the engine first.
 
 That costs more than most commands of a test do. A server, started when it is first needed, has
 loaded everything; for each command it forks a process that gets arguments, environment, working
@@ -19,25 +19,23 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Final, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+from pathlib import Path
+from typing import Final, NoReturn
 
 # Encodings are settled when Python starts, so the server's must be the command's.
 LOCALE: Final = "C.UTF-8"
 TIMEOUT_SECONDS: Final = 300
 _LARGEST_REQUEST: Final = 1 << 17
-_LOADED: Final = ("cli.commands", "jobs", "repo", "stores", "sources", "filesets", "config")
+_LOADED: Final = ("cli.commands", "cli.client.client", "engine", "sources", "config", "net")
 
 
 def run_command(
     words: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run `strongroom WORDS` to its end, in `folder` if one is given, without standard input.
+    """Run `strongroom WORDS` to its end, in `folder` or where we are, without standard input.
 
     With other settings of Python in the environment, or in another locale, it starts as usual.
     """
@@ -60,15 +58,30 @@ def run_command(
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         with ours, theirs:
-            request = marshal.dumps((list(words), dict(environment), os.fspath(folder or ".")))
+            request = marshal.dumps(
+                (list(words), dict(environment), os.fspath(folder or os.getcwd()))
+            )
             files = [nothing, output, messages, theirs.fileno()]
-            socket.send_fds(_server(os.getpid()), [request], files)
+            # A process stays in the network in which it was started.
+            network = os.readlink("/proc/thread-self/ns/net")
+            socket.send_fds(_server(os.getpid(), network), [request], files)
             theirs.close()
             status = _await_end(ours, words)
         return subprocess.CompletedProcess(words, status, _content(output), _content(messages))
     finally:
         for descriptor in (nothing, output, messages):
             os.close(descriptor)
+
+
+def run_for_text(
+    words: Sequence[str], environment: Mapping[str, str], folder: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The same, and what it wrote is text; in the locale that is prepared where none is given."""
+    done = run_command(words, {"LC_ALL": LOCALE, **environment}, folder)
+    output, messages = (
+        data.decode("utf-8", "surrogateescape") for data in (done.stdout, done.stderr)
+    )
+    return subprocess.CompletedProcess(words, done.returncode, output, messages)
 
 
 def _await_end(reply: socket.socket, words: Sequence[str]) -> int:
@@ -87,8 +100,8 @@ def _content(descriptor: int) -> bytes:
 
 
 @cache
-def _server(_pid: int) -> socket.socket:
-    """The way to the server of this process; it ends when this end is closed."""
+def _server(_pid: int, _network: str) -> socket.socket:
+    """The way to the server of this process and network; it ends when this end is closed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         subprocess.Popen(
@@ -105,14 +118,16 @@ def _load_everything() -> None:
 
     for room in _LOADED:
         package = importlib.import_module(f"{strongroom.__name__}.{room}")
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            # A library that is not here is loaded, or missed, by the command that wants it.
-            with suppress(ImportError):
+        inside = getattr(package, "__path__", ())
+        for module in pkgutil.walk_packages(inside, f"{package.__name__}."):
+            # A library that is not here is loaded, or missed, by the command that wants it; mfusepy
+            # raises OSError where libfuse is not.
+            with suppress(ImportError, OSError):
                 importlib.import_module(module.name)
 
 
 def _serve(requests: socket.socket) -> None:
-    """Fork for each request, and tell whoever asked how it ended; returns in the children."""
+    """Fork for each request, and tell anyone who asked how it ended; returns in the children."""
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -12,16 +12,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import httpx
 import pytest
 
 from kit.daemon_process import PATIENCE_SECONDS, wait_for
 from kit.ports import free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROGRAMS = ("prometheus", "promtool", "prometheus-node-exporter")
 # What the continuous integration installs (.ci/packages).

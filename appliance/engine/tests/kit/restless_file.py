@@ -1,7 +1,7 @@
 """A file that is never twice the same: `python -m kit.restless_file MOUNT_POINT`.
 
 Shows two files at MOUNT_POINT: `calm`, and `busy`, which has been written to each time somebody
-looks at it. The first line on standard output says that it is mounted.
+checks it. The first line on standard output says that it is mounted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RestlessFile(mfusepy.Operations):  # type: ignore[misc]
         print("mounted", flush=True)
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
-        """A time that nobody has seen yet, for the file that never keeps still."""
+        """A time that no one has seen yet, for the file that never keeps still."""
         if path == "/":
             return {"st_mode": stat.S_IFDIR | 0o755, "st_nlink": 2, "st_ino": 1}
         if path not in CONTENTS:
@@ -62,7 +62,7 @@ class RestlessFile(mfusepy.Operations):  # type: ignore[misc]
 
 
 if __name__ == "__main__":
-    # What the kernel has been told is forgotten at once, so it asks each time.
+    # What the kernel has been reported is forgotten at once, so it asks each time.
     mfusepy.FUSE(
         RestlessFile(), sys.argv[1], foreground=True, ro=True, use_ino=True, attr_timeout=0
     )

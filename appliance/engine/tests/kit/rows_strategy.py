@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from strongroom.content.digests import BLOCK_ID_SIZE
-from strongroom.rows.rows import (
+from strongroom.engine.content.digests import BLOCK_ID_SIZE
+from strongroom.engine.rows.rows import (
     CHANGED,
     COLUMN_COUNT,
     GID,
@@ -21,8 +21,8 @@ from strongroom.rows.rows import (
     UNREADABLE,
     Rows,
 )
-from strongroom.rows.views import path_key
-from strongroom.scan.attributes import encode_xattrs
+from strongroom.engine.rows.views import path_key
+from strongroom.engine.scan.attributes import encode_xattrs
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 LIKELY = st.sampled_from([0, 1, 0o100644, 0o40755, 1000, 1_700_000_000_000_000_000, -1, 2**32 - 2])
@@ -106,7 +106,7 @@ def rows(
 
 @st.composite
 def page_groups(draw: st.DrawFn) -> list[Rows]:
-    """What may stand on one page: directories in listing order."""
+    """What may be on one page: directories in listing order."""
     directories = draw(st.sets(PATHS, min_size=1, max_size=3))
     name, size = draw(st.sampled_from([("none", 0), ("md5", 16), ("sha512", 64)]))
     return [draw(rows(path, name, size)) for path in sorted(directories, key=path_key)]

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 import zstandard
 from blake3 import blake3
 
-from strongroom.content.ciphers import NONE, open_object, seal_object
-from strongroom.content.digests import object_name
-from strongroom.repo.keys.derivation import agree, derive_key, public_of
-from strongroom.repo.keys.roles import footer_key
-from strongroom.repo.snapshots import ListingSeal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from strongroom.repo.keys.roles import PutKey, RestoreKey
-    from strongroom.repo.repository import Repository
+from strongroom.engine.content.ciphers import NONE, open_object, seal_object
+from strongroom.engine.content.digests import object_name
+from strongroom.engine.repository.keys.owners import agree, derive_key, public_of
+from strongroom.engine.repository.keys.roles import PutKey, RestoreKey, footer_key
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import ListingSeal
 
 HEAD_SIZE = 56
 INDEX_HEAD = struct.Struct("<4sB3x16sI")

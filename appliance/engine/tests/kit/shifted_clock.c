@@ -1,10 +1,10 @@
-/* A clock that a test moves: preloaded into a process, it adds two numbers of nanoseconds that stand
+/* A clock that a test moves: preloaded into a process, it adds two numbers of nanoseconds that are
    in a file, as signed 64-bit integers, to every reading of a clock by the C library: the first to
    the wall clock, the second to the clocks that only go forward. So Python, OpenSSL and what they
    start all see the same wrong time. The times of files stay as they are.
 
    Where the file has two numbers, waits end by these clocks too: a wait is cut into slices, so that
-   whoever waits sees within SLICE_NS that the time has gone by. A third number is added to the time
+   anyone who waits sees within SLICE_NS that the time has gone by. A third number is added to the time
    since boot alone: for so long the machine has slept. */
 
 #define _GNU_SOURCE
@@ -96,7 +96,7 @@ static int64_t shifted(clockid_t clock)
     return unshifted(clock) + shift_of(clock);
 }
 
-/* How long a wait may last before it looks at the clock again. */
+/* How long a wait may last before it checks the clock again. */
 static int64_t slice(int64_t deadline_ns, clockid_t clock)
 {
     int64_t left = deadline_ns - shifted(clock);
@@ -193,7 +193,7 @@ int select(int count, fd_set *restrict reads, fd_set *restrict writes, fd_set *r
     }
 }
 
-/* Conditions may wake for nothing, so a slice that is over is such a waking: whoever waits looks at
+/* Conditions may wake for nothing, so a slice that is over is such a waking: anyone who waits checks
    what it waits for, and at the clock. */
 int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex,
                            const struct timespec *until)

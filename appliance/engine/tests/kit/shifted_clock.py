@@ -24,7 +24,7 @@ def can_shift_clocks() -> bool:
 
 
 class ShiftedClock:
-    """A clock whose error stands in a file of `folder`; right until `set` says otherwise."""
+    """A clock whose error is in a file of `folder`; right until `set` says otherwise."""
 
     def __init__(self, folder: Path, name: str) -> None:
         library = folder / "shifted_clock.so"

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kit.passing_store import PassingStore
-
-if TYPE_CHECKING:
-    from strongroom.stores.store import Kind, ObjectInfo, Store
+from strongroom.engine.stores.store import Kind, ObjectInfo, Store
 
 
 class ShiftedStore(PassingStore):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from websockets.sync.client import connect
 
-from strongroom import clock
+from kit.director_server import RunningDirector
+from strongroom.base import clock
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.control.messages import (
+    OWN_HEADERS,
     Acknowledge,
     Hello,
     Message,
@@ -21,10 +23,6 @@ from strongroom.net.control.messages import (
     decode_for_agent,
     encode,
 )
-from strongroom.net.control.own_requests import OWN_HEADERS
-
-if TYPE_CHECKING:
-    from kit.director_server import RunningDirector
 
 PATIENCE_SECONDS = 30.0
 Wanted = TypeVar("Wanted", bound=Message)

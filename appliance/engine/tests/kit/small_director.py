@@ -1,6 +1,6 @@
 """A small real director: a WebSocket server with a certificate that notes all it is told.
 
-It runs an event loop in a thread of its own. `_changed` guards what was heard; everything else
+It runs an event loop in its own thread. `_changed` guards what was heard; everything else
 belongs to the loop.
 """
 
@@ -8,36 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
-from strongroom import clock
+from strongroom.base import clock
 from strongroom.net.channels.tls_contexts import client_context, server_context
 from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
     PROTOCOL_VERSION,
     Acknowledge,
     Hello,
+    Message,
     RunEnded,
     RunLog,
     RunProgress,
     RunStarted,
+    ToDirector,
     Welcome,
     decode_for_director,
     encode,
     encode_for_agent,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from concurrent.futures import Future
-
-    from strongroom.net.control.messages import Message, ToDirector
-    from strongroom.net.identities.identity import Identity
+from strongroom.net.identities.identity import Identity
 
 PATIENCE_SECONDS = 30.0
 T = TypeVar("T")

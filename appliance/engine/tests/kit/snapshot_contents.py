@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from strongroom.errors import DamageError
-from strongroom.repo.listing.reader import Listing
-from strongroom.rows.views import views
-
-if TYPE_CHECKING:
-    from strongroom.repo.repository import Repository
+from strongroom.base.errors import DamageError
+from strongroom.engine.repository.listing.reader import Listing
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.rows.views import views
 
 Contents = dict[bytes, tuple[int, int, bytes, bytes]]
 

@@ -6,33 +6,30 @@ import os
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from kit.tiny_backup import PASSPHRASE
-from strongroom.config.settings.storage_peers import EVERYBODY
-from strongroom.daemons.storage.admission import READING_VERBS, Admission
-from strongroom.daemons.storage.server import StorageServer, open_folder
-from strongroom.daemons.storage.settings import StorageDaemonSettings, StorageLimits
-from strongroom.errors import ConnectionLostError, RepositoryNotFoundError
+from strongroom.base.errors import ConnectionLostError, RepositoryNotFoundError
+from strongroom.config.settings.daemons import EVERYBODY
+from strongroom.engine.repository.keys.roles import ApplianceKey, required_appliance_key
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.stores.local import LocalStore
+from strongroom.engine.stores.servable import ServableStore
+from strongroom.engine.stores.store import Store
+from strongroom.net.channels.channel import Channel
 from strongroom.net.channels.greeting import receive_greeting, send_welcome
 from strongroom.net.channels.local_channel import LocalChannel
 from strongroom.net.identities.peer import ClientOf, Peer
 from strongroom.net.storage.place import open_socket, parse_place
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
-from strongroom.repo.keys.roles import required_appliance_key
-from strongroom.repo.repository import Repository
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from strongroom.net.channels.channel import Channel
-    from strongroom.repo.keys.roles import ApplianceKey
-    from strongroom.stores.servable import ServableStore
-    from strongroom.stores.store import Store
+from strongroom.storage.admission import READING_VERBS, Admission
+from strongroom.storage.bucket import Bucket
+from strongroom.storage.server import StorageServer
+from strongroom.storage.settings import StorageDaemonSettings, StorageLimits
 
 DIRECTOR = Peer("director", "director", "1")
 
@@ -51,15 +48,18 @@ class Daemon:
         folder: Path,
         limits: StorageLimits | None = None,
         read_grant: Callable[[str], dict[str, object]] | None = None,
-        open_store: Callable[[bytes], ServableStore] = open_folder,
+        open_store: Callable[[bytes], ServableStore] = LocalStore,
         admission: Admission | None = None,
+        bucket: str = "",
     ) -> None:
+        """`bucket`: the place in an object store where the objects are."""
         self.folder = folder
         self.repository = folder / "repository"
         self.socket_path = folder / "storage.sock"
         self.settings = StorageDaemonSettings(
             "storage",
             (("disk", os.fsencode(self.repository)),),
+            buckets={os.fsencode(self.repository): bucket} if bucket else {},
             addresses=(("127.0.0.1", 0),),
             socket_path=os.fsencode(self.socket_path),
             limits=limits or StorageLimits(),
@@ -78,19 +78,19 @@ class Daemon:
         self._names: list[tuple[Store, str]] = []
         # Agents whose certificates say of no repository which client they are.
         self.anonymous: set[str] = set()
-        self.server = self._start()
+        self.start()
 
-    def _start(self) -> StorageServer:
-        server = StorageServer(self.settings, self._admit, self.read_grant, self.open_store)
-        server.start()
-        return server
+    def start(self) -> None:
+        """Start it."""
+        self.server = StorageServer(self.settings, self._admit, self.read_grant, self.open_store)
+        self.server.start()
 
     def restart(self, limits: StorageLimits | None = None) -> None:
         """Stop it and start it again on the same repository."""
         self.server.stop()
         if limits is not None:
             self.settings = replace(self.settings, limits=limits)
-        self.server = self._start()
+        self.start()
 
     def local(self, cache_folder: bytes | None = None, view_as: str = "") -> RemoteStore:
         """The store of maintenance."""
@@ -112,11 +112,16 @@ class Daemon:
         if self._key is None:
             try:
                 self._key = required_appliance_key(
-                    Repository.open(self.open_store(os.fsencode(self.repository)), PASSPHRASE).key
+                    Repository.open(self._opened_here(), PASSPHRASE).key
                 )
             except RepositoryNotFoundError:
                 return b""
         return self._key.client_id(name)
+
+    def _opened_here(self) -> Store:
+        if place := self.settings.buckets.get(os.fsencode(self.repository)):
+            return Bucket(place, os.fsencode(self.repository)).open()
+        return self.open_store(os.fsencode(self.repository))
 
     def object_of(self, name: str, content: bytes) -> bytes:
         """An object that is the client's, whatever else it may be."""
@@ -140,7 +145,7 @@ class Daemon:
         )
 
     def connect(self, peer: Peer) -> Channel:
-        """A connection that was let in but has not said hello."""
+        """A connection that was accepted but has not said hello."""
         connection = socket.create_connection(("127.0.0.1", self.server.ports[0]), 30)
         channel = LocalChannel(connection, peer)
         self.channels.append(channel)
@@ -156,7 +161,7 @@ class Daemon:
         nobody = LocalChannel(connection, Peer("", "", ""))
         role, _, name = nobody.receive_exactly(64).decode().strip().partition(" ")
         if not name:
-            raise ConnectionLostError("nobody was named")
+            raise ConnectionLostError("no one was named")
         clients: tuple[ClientOf, ...] = ()
         if (
             role == "agent"
@@ -171,7 +176,7 @@ class Daemon:
 
 
 class Relay:
-    """Stands between a store and the daemon and can cut every connection."""
+    """Sits between a store and the daemon and can cut every connection."""
 
     def __init__(self, port: int) -> None:
         self._target = port

@@ -9,8 +9,8 @@ import pytest
 from kit.storage_daemon import Daemon
 from kit.storage_site import StorageSite
 from kit.tiny_backup import new_repository
-from strongroom.repo.repository import Repository
-from strongroom.stores.store import Store
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.stores.store import Store
 
 
 @pytest.fixture

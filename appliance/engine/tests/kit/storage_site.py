@@ -1,4 +1,4 @@
-"""The real storage daemon in a process of its own, with certificates, and clients of it."""
+"""The real storage daemon in its own process, with certificates, and clients of it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from kit.appliance_keys import client_of
 from kit.ports import free_port
+from kit.prepared_commands import run_for_text
 from kit.tiny_backup import new_repository
+from strongroom.engine.repository.keys.files import export_key, import_key
 from strongroom.net.identities.authority import Authority
+from strongroom.net.identities.identity import Identity
 from strongroom.net.storage.place import open_socket, parse_place
-from strongroom.repo.keys.files import export_key, import_key
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from strongroom.net.identities.identity import Identity
 
 PASSPHRASE = "open sesame"
 PATIENCE_SECONDS = 60.0
@@ -206,15 +204,7 @@ class StorageSite:
         self._run(words, 0)
 
     def _run(self, words: list[str], exit_code: int) -> str:
-        answer = subprocess.run(
-            self._words(*words),
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        answer = run_for_text(words, self.environment)
         assert answer.returncode == exit_code, (words, answer.returncode, answer.stderr, self.log())
         return answer.stdout + (answer.stderr if exit_code else "")
 

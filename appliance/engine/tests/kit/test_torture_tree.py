@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from kit.killed_process import NOBODY, in_child
 from kit.torture_tree import FEATURES, make_tree, torture_tree
 from kit.tree_compare import compare_trees
 from kit.tree_removal import remove_tree
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -87,7 +84,7 @@ def test_sparse_files_occupy_little_and_claim_much(tmp_path: Path) -> None:
 
 @ROOT_ONLY
 def test_a_careless_copy_is_found_out_in_most_features(tmp_path: Path) -> None:
-    """cp -a is no backup program: each of these features must show what it loses."""
+    """cp -a is not a backup program: each of these features must show what it loses."""
     careless = ["flags", "flags-protective", "sparse", "hard-links", "times", "owners", "acls"]
     with torture_tree(os.fsencode(tmp_path / "tree"), careless) as made:
         copy = tmp_path / "copy"

@@ -347,7 +347,7 @@ def test_a_path_is_shown_without_control_bytes() -> None:
 
 def test_every_kind_of_difference_is_planted_somewhere() -> None:
     planted = set().union(*(plant[2] for plant in PLANTS))
-    # mtime, owner, group and device have tests of their own above; unreadable has one below.
+    # mtime, owner, group and device have their own tests above; unreadable has one below.
     assert planted | {"mtime", "owner", "group", "device", "unreadable"} == KINDS
 
 

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import os
 from array import array
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
-from strongroom.content.codecs import AUTO, Compressor
-from strongroom.content.digests import block_id, chunk_id, ids_and_lengths
-from strongroom.errors import DamageError
-from strongroom.repo.index.chunk_table import ChunkTable
-from strongroom.repo.keys.roles import RestoreKey
-from strongroom.repo.keys.wrapping import Argon2Cost
-from strongroom.repo.listing.page import encode_page
-from strongroom.repo.listing.reader import Listing
-from strongroom.repo.packs import KIND_DATA, KIND_LISTING
-from strongroom.repo.repository import Repository
-from strongroom.repo.snapshots import PageReference, Snapshot, Totals
-from strongroom.rows.rows import UNREADABLE, new_rows
-from strongroom.rows.views import views
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from strongroom.repo.packs import PackFooter
-    from strongroom.stores.store import Store
+from kit.kept import loaded_table
+from strongroom.base.errors import DamageError
+from strongroom.engine.content.codecs import AUTO, Compressor
+from strongroom.engine.content.digests import block_id, chunk_id, ids_and_lengths
+from strongroom.engine.repository.keys.roles import RestoreKey
+from strongroom.engine.repository.keys.wrapping import Argon2Cost
+from strongroom.engine.repository.listing.page import encode_page
+from strongroom.engine.repository.listing.reader import Listing
+from strongroom.engine.repository.packs import KIND_DATA, KIND_LISTING, PackFooter
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import PageReference, Snapshot, Totals
+from strongroom.engine.rows.rows import UNREADABLE, new_rows
+from strongroom.engine.rows.views import views
+from strongroom.engine.stores.store import Store
 
 CHUNKS_OF_A_BLOCK: Final = 4
 DIRECTORY: Final = b"data"
@@ -54,15 +50,14 @@ class TinyBackup:
         self._repository = repository
         self._keys = repository.writer.client.own
         self._lease = repository.lease(HOST, os.getpid(), "backup")
-        index = repository.load_index(chunks=True)
-        self._table = ChunkTable.load(index)
+        self._table = loaded_table(repository)
         self._compressor = Compressor(AUTO)
         self._references: dict[bytes, tuple[bytes, int, int]] = {}
         self._footers: list[PackFooter] = []
         self.new_chunks = 0
 
     def store(self, files: Mapping[bytes, bytes], *, offered: bool = False) -> None:
-        """Store the content of files, in a pack of its own unless nothing is new."""
+        """Store the content of files, in its own pack unless nothing is new."""
         keys = self._repository.writer.client.content(offered=offered)
         fresh: list[tuple[bytes, bytes]] = []
         places: dict[bytes, list[bytes]] = {}

@@ -7,7 +7,7 @@ import os
 import random
 import stat
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from kit.attribute_compare import SETTABLE_FLAGS
 from kit.directory_descriptors import (
@@ -21,9 +21,6 @@ from kit.directory_descriptors import (
     write_file,
 )
 from kit.torture_feature import REFUSALS, Feature, FeatureRefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 XATTR_NAME_MAX_BYTES = 255
 XATTR_SIZES_BYTES = (65_536, 65_535, 32_768, 16_384, 8_192, 4_000, 3_000, 2_000, 1_000)

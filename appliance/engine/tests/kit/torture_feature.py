@@ -7,11 +7,8 @@ the kernel, the file system or the lack of root refuses; all else is a failure o
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 REFUSALS = frozenset(
     {

@@ -78,7 +78,7 @@ def _owners(directory: int) -> None:
         write_file(b"setuid" + suffix, directory)
         for kind in (b"file", b"directory", b"symlink", b"fifo", b"device", b"setuid"):
             os.chown(kind + suffix, owner, group, dir_fd=directory, follow_symlinks=False)
-        # chown clears these bits, so whoever restores must set them after it.
+        # chown clears these bits, so anyone who restores must set them after it.
         os.chmod(b"setuid" + suffix, 0o6755, dir_fd=directory)
         os.chmod(b"directory" + suffix, 0o7755, dir_fd=directory)
 

@@ -13,17 +13,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from kit import torture_attributes, torture_contents, torture_metadata, torture_names
 from kit.directory_descriptors import new_directory, open_directory
 from kit.torture_feature import REFUSALS, FeatureRefusedError
 from kit.tree_removal import remove_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
 
 FEATURES = {
     feature.name: feature

@@ -16,23 +16,20 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from kit.attribute_compare import attribute_differences
 from kit.content_compare import content_differences
 from kit.difference import KINDS, Difference, shown
 from kit.directory_descriptors import open_directory
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 Inode = tuple[int, int]
 
 
 @dataclass
 class HardLinks:
-    """Which inode of one side stands for which of the other; a bijection when nothing differs."""
+    """Which inode of one side means which of the other; a bijection when nothing differs."""
 
     actual_of: dict[Inode, Inode] = field(default_factory=dict)
     expected_of: dict[Inode, Inode] = field(default_factory=dict)

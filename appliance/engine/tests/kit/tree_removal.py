@@ -32,7 +32,7 @@ def _loosen_file(name: bytes, directory: int) -> None:
 
 
 def _empty(directory: int) -> list[bytes]:
-    """Remove what is no directory; the names of the subdirectories that are left."""
+    """Remove what is not a directory; the names of the subdirectories that are left."""
     _loosen(directory)
     if os.fstat(directory).st_mode & stat.S_IRWXU != stat.S_IRWXU:
         os.fchmod(directory, 0o700)

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kit.json_output import objects_of
 from kit.prepared_commands import run_command
 from kit.tiny_backup import new_repository
 from kit.tree_compare import compare_trees
-from strongroom.stores.local import LocalStore
+from strongroom.engine.stores.local import LocalStore
 
 PASSPHRASE = "correct horse"
 TIMEOUT_SECONDS = 120
@@ -182,8 +183,9 @@ class User:
 
 
 def _outcome(ended: subprocess.CompletedProcess[bytes]) -> Outcome:
-    objects = [json.loads(line) for line in ended.stdout.splitlines()]
-    return Outcome(ended.returncode, objects, ended.stderr.decode("utf-8", "replace"))
+    return Outcome(
+        ended.returncode, objects_of(ended.stdout), ended.stderr.decode("utf-8", "replace")
+    )
 
 
 def stored_objects(repository: Path) -> dict[str, bytes]:

@@ -1,19 +1,16 @@
-"""Time that only goes on when a test says so."""
+"""Time that only continues when a test says so."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pytest
 
-from strongroom import clock
-
-if TYPE_CHECKING:
-    import pytest
+from strongroom.base import clock
 
 SECOND_NS = 1_000_000_000
 
 
 class VirtualTime:
-    """In the place of strongroom.clock's two clocks."""
+    """In the place of strongroom.base.clock's two clocks."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, now_ns: int) -> None:
         self.now_ns = now_ns

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from strongroom.net.control.own_requests import OWN_HEADER, OWN_HEADERS
+import httpx
 
-if TYPE_CHECKING:
-    import httpx
-
-    from kit.director_server import RunningDirector
-    from kit.page_routes import PageRequest
+from kit.director_server import RunningDirector
+from kit.page_routes import PageRequest
+from strongroom.net.control.messages import OWN_HEADER, OWN_HEADERS
 
 # What begins apart from the text before it.
 _APART = frozenset(("td", "th", "li", "tr", "p", "dt", "dd", "caption", "h1", "h2", "div"))
@@ -19,7 +17,7 @@ NAVIGATION = {"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch
 
 
 class WebReader:
-    """Somebody with a certificate (`name`), or nobody until `log_in`; a context manager."""
+    """Somebody with a certificate (`name`), or no one until `log_in`; a context manager."""
 
     def __init__(self, director: RunningDirector, name: str = "", **options: Any) -> None:
         self.director = director

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from strongroom.net.channels.tls_contexts import server_context
-
-if TYPE_CHECKING:
-    from strongroom.net.identities.identity import Identity
+from strongroom.net.identities.identity import Identity
 
 
 class Asked(NamedTuple):

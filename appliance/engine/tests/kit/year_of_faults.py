@@ -1,4 +1,5 @@
-"""A year of a director in this process, with faults that come and go, and what people were told.
+"""A year of a director in this process, with faults that come and go, and what people were
+notified.
 
     year = YearOfFaults(director, told, seed)
     await year.open()
@@ -14,24 +15,21 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from kit.agents_in_process import SimulatedAgent
 from kit.damaged_file import damage_pages
 from kit.director_in_process import OPERATOR, client, job
 from kit.tiny_backup import CHEAP, TinyBackup
-from strongroom.daemons.director.catalog.rivals import SeenAgent
-from strongroom.daemons.director.configuration import load_configuration
-from strongroom.daemons.director.own_jobs.catalog_recovery import recover_catalog
-from strongroom.repo.repository import Repository
-from strongroom.stores.local import LocalStore
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from kit.agents_in_process import SimulatedAgent
-    from strongroom.repo.snapshots import Snapshot
+from strongroom.director.catalog.rivals import SeenAgent
+from strongroom.director.configuration import load_configuration
+from strongroom.director.own_jobs.catalog_copies import recover_catalog
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import Snapshot
+from strongroom.engine.stores.local import LocalStore
 
 HOUR: Final = 3600.0
 DAY: Final = 86400.0
@@ -44,7 +42,7 @@ CONTENTS: Final = 8
 
 
 class Fault(NamedTuple):
-    """What happens, and the event that must be told within a day."""
+    """What happens, and the event that must be reported within a day."""
 
     happens: Callable[[YearOfFaults], Awaitable[None]]
     event: str
@@ -126,7 +124,7 @@ class YearOfFaults:
         self.note()
 
     def note(self) -> None:
-        """Note what the webhook was told since the last time."""
+        """Note what the webhook was notified since the last time."""
         asked = self.told.web.asked[self._noted :]
         self._noted += len(asked)
         now = self.director.time.elapsed

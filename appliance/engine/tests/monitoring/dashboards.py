@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kit.project import ROLES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FOLDER = ROLES / "monitoring" / "files" / "dashboards"
 NAMES = ("fleet", "client", "appliance")

@@ -15,15 +15,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from kit.project import MONITORING
-from monitoring.watched_house import watched_house
-
-if TYPE_CHECKING:
-    from monitoring.watched_house import House
+from monitoring.watched_house import House, watched_house
 
 
 def main() -> int:
@@ -35,7 +31,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, watched_house(Path(folder)) as watched:
         begun = time.monotonic()
         while time.monotonic() - begun < options.seconds:
-            _go_on(watched)
+            _proceed(watched)
             time.sleep(2.0)
         address = f"http://127.0.0.1:{watched.monitoring.port}"
         words = ("--client", "web1", "--seconds", str(options.seconds))
@@ -47,7 +43,7 @@ def main() -> int:
     return 0
 
 
-def _go_on(watched: House) -> None:
+def _proceed(watched: House) -> None:
     """Collect, and start what is not running, with files that changed."""
     watched.write_storage_metrics()
     active = {one["client"] for one in watched.house.get("/runs", state="running")["items"]}

@@ -1,6 +1,6 @@
 """What Grafana's dashboard-linter asks of dashboards, and what ours are to have besides.
 
-The names of its rules stand at the tests that have them; target-promql-rule and
+The names of its rules are at the tests that have them; target-promql-rule and
 template-label-promql-rule are tried by a real Prometheus (test_real_prometheus.py), the rules about
 logs do not apply. Where the linter itself is installed, it runs.
 """

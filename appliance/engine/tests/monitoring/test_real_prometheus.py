@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,7 @@ from kit.prometheus_server import needs_prometheus
 from monitoring.dashboards import NAMES, Target, as_asked, load, targets
 from monitoring.rules import expressions, selectors
 from monitoring.watched_house import House, watched_house
-from strongroom.daemons.metric_table.table import METRICS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from strongroom.service.metric_table.table import METRICS
 
 pytestmark = needs_prometheus
 

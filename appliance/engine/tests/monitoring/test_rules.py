@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import yaml
 
@@ -12,13 +12,10 @@ from kit.project import DOCUMENTS, MONITORING
 from kit.prometheus_server import needs_prometheus
 from monitoring.rules import RULES
 from strongroom.config.values.notice_events import ALERT_OF_OTHERS, CONDITIONS
-from strongroom.daemons.metric_table.table import DAEMONS, METRICS
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from strongroom.service.metric_table.table import DAEMONS, METRICS
 
 CASES = MONITORING / "rules_test.yml"
-RUNBOOK = DOCUMENTS / "guides" / "runbook.md"
+RUNBOOK = DOCUMENTS / "guides" / "monitor.md"
 
 
 def alerts() -> list[str]:
@@ -75,7 +72,7 @@ def test_each_alert_has_a_case_where_it_fires_and_one_where_it_does_not() -> Non
 
 
 def test_each_alert_has_a_section_in_the_runbook() -> None:
-    sections = re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE)
+    sections = re.findall(r"^### (Strongroom\w+)$", RUNBOOK.read_text(), re.MULTILINE)
     assert sections == alerts()
     anchors = re.findall(
         r"runbook_url: https://example.org/strongroom/runbook.html#(\w+)", RULES.read_text()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from kit.house_of_daemons import HouseOfDaemons
 from kit.prometheus_server import Monitoring
 from monitoring.rules import RULES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 MORE = """
 Schedule { Name = daily; Run = Full daily at 3:00; }
@@ -68,7 +65,7 @@ def watched_house(folder: Path) -> Iterator[House]:
         newest = house.get("/snapshots", client="web1")["items"][0]["id"]
         assert house.restore(newest, folder / "back", "web1")["state"] == "done"
         assert house.run("broken")["state"] == "failed"
-        # Its repository is looked at when it starts.
+        # Its repository is checked when it starts.
         assert house.director.stop() == 0
         house.start_director()
         house.await_connected("web1")

@@ -1,7 +1,7 @@
 import pytest
 
 from kit.connections import House
-from strongroom import clock
+from strongroom.base import clock
 
 
 @pytest.fixture(scope="session")

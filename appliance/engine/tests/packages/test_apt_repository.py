@@ -263,7 +263,7 @@ def test_apt_believes_no_index_that_another_signed(tmp_path, packages, machine):
         assert done.returncode != 0
         assert "6.6" not in offered(machine, tmp_path / "false")
         if signed:
-            # Nor one that nobody has signed.
+            # Nor one that no one has signed.
             for name in ("InRelease", "Release.gpg"):
                 (tmp_path / "false/dists/trixie" / name).unlink()
     shutil.rmtree(stranger)

@@ -12,14 +12,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from kit.daemon_process import wait_for
-from kit.project import DOCUMENTS, ENGINE, PACKAGES, UNITS
+from kit.project import DOCUMENTS, ENGINE, PACKAGES, PROGRAM, UNITS
 from strongroom.config.trees.loader import STEMS
-from strongroom.daemons.director.own_jobs.processes import PROGRAM as OWN_JOB
+from strongroom.director.own_jobs.own_jobs import PROGRAM as OWN_JOB
 
 DEBIAN = PACKAGES / "debian"
 DAEMONS = ("agent", "storage", "director")
@@ -104,7 +105,7 @@ def test_each_daemon_has_a_package_that_needs_the_same_version_of_the_engine():
         )
     assert "${strongroom:Python}" in found["strongroom"]["Depends"]
     of_appliance = found["strongroom-appliance"]["Depends"]
-    assert "strongroom-director (>= ${source:Version})" in of_appliance
+    assert "strongroom-director (= ${binary:Version})" in of_appliance
     assert "strongroom-storage (= ${source:Version})" in of_appliance
 
 
@@ -115,6 +116,58 @@ def test_what_is_installed_is_pinned_as_tests_use_it():
     assert not installed.keys() & {"pytest", "mypy", "ruff", "hypothesis"}
     lock = (ENGINE / "requirements-runtime.lock").read_text()
     assert lock.count("==") <= lock.count("--hash=sha256:")
+
+
+def test_both_distributions_have_one_version():
+    version = tomllib.loads((ENGINE / "pyproject.toml").read_text())["project"]["version"]
+    assert tomllib.loads((PROGRAM / "pyproject.toml").read_text())["project"]["version"] == version
+
+
+def add_distribution(environment, name, requires=(), program=""):
+    """Put a distribution of one module there, as pip does."""
+    library = environment / "lib/python3.11/site-packages"
+    module = name.replace("-", "_")
+    information = library / f"{module}-1.dist-info"
+    information.mkdir(parents=True)
+    (library / f"{module}.py").write_text("")
+    needs = "".join(f"Requires-Dist: {one}\n" for one in requires)
+    (information / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n{needs}"
+    )
+    lines = [f"{module}.py,,", f"{information.name}/METADATA,,", f"{information.name}/RECORD,,"]
+    if program:
+        (environment / "bin" / program).write_text("")
+        lines.append(f"../../../bin/{program},,")
+    (information / "RECORD").write_text("\n".join(lines) + "\n")
+
+
+def test_each_package_has_what_only_it_needs(tmp_path):
+    environment = tmp_path / "opt/strongroom"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin/python").write_text("")
+    extra = 'Web_Frame; extra == "director"'
+    add_distribution(environment, "strongroom", ["packer>=1", extra], "strongroom")
+    of_program = ["strongroom", "packer", "codes>=2"]
+    add_distribution(environment, "strongroom-appliance", of_program, "strongroom-appliance")
+    for name in ("packer", "codes", "web-frame"):
+        add_distribution(environment, name)
+    parts = {
+        package: tmp_path / "debian" / package / "opt/strongroom"
+        for package in ("strongroom", "strongroom-director", "strongroom-appliance")
+    }
+    script = PACKAGES / "divide_environment.py"
+    subprocess.run([sys.executable, script, environment, *parts.values()], check=True)
+    found = {
+        package: {path.name for path in part.rglob("*") if path.suffix in {"", ".py"}}
+        - {"METADATA", "RECORD", "bin", "lib", "site-packages"}
+        for package, part in parts.items()
+    }
+    assert found == {
+        "strongroom": {"python", "strongroom", "strongroom.py", "packer.py"},
+        "strongroom-director": {"web_frame.py"},
+        "strongroom-appliance": {"strongroom-appliance", "strongroom_appliance.py", "codes.py"},
+    }
+    assert sum(len(files(part)) for part in parts.values()) == len(files(environment))
 
 
 @pytest.mark.parametrize("path", [*SCRIPTS, *PROGRAMS, *SHELL], ids=lambda path: path.name)
@@ -254,7 +307,7 @@ def test_a_daemon_keeps_its_files_during_an_upgrade_and_gets_new_ones_when_it_st
 @pytest.mark.parametrize(
     ("daemon", "module"),
     [
-        ("agent", "strongroom.daemons.agent.jobs.job"),
+        ("agent", "strongroom.agent.jobs.job"),
         ("director", OWN_JOB.module),
     ],
 )
@@ -284,7 +337,7 @@ esac
 @contextlib.contextmanager
 def busy_agent():
     """A process with a job, as the agent has it; and the job."""
-    name = "strongroom.daemons.agent.jobs.job"
+    name = "strongroom.agent.jobs.job"
     job = (
         f"import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()', '-m', '{name}'])"
     )
@@ -311,7 +364,7 @@ def jobs_of(process):
     """Its children that run a job's program already."""
     found = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     lines = (Path(f"/proc/{child}/cmdline").read_bytes() for child in found)
-    return [line for line in lines if b"\0-m\0strongroom.daemons.agent.jobs." in line]
+    return [line for line in lines if b"\0-m\0strongroom.agent.jobs." in line]
 
 
 def test_a_job_puts_a_restart_off_and_when_it_has_ended_nothing_is_said(tmp_path):
@@ -332,6 +385,69 @@ def test_a_job_puts_a_restart_off_no_longer_than_it_is_said(tmp_path):
     assert warned.count("\n") == 1
     assert "still has a job after 2 seconds; it is restarted now" in warned
     assert "RESTART_LIMIT_SECONDS of strongroom-restart@agent" in warned
+
+
+def test_it_says_whether_a_job_runs_and_restarts_nothing(tmp_path):
+    with busy_agent() as agent:
+        asked = restart_when_idle(tmp_path, agent, "is-busy")
+        assert (asked.communicate(), asked.returncode) == (("", ""), 0)
+        agent.stdin.close()
+        agent.wait()
+    asked = restart_when_idle(tmp_path, agent, "is-busy")
+    assert (asked.communicate(), asked.returncode) == (("", ""), 1)
+
+
+# An agent that comes up unless its limits are too small, without systemd.
+LIMITED = """#!/bin/sh
+limits="$UNIT_FOLDER/strongroom-agent.service.d/50-inventory.conf"
+echo "$*" >> "$UNIT_FOLDER/given"
+case $1 in
+    show) echo 4242 ;;
+    is-active) ! grep -qs MemoryMax=1M "$limits" ;;
+    restart) ! grep -qs MemoryMax=1M "$limits" ;;
+esac
+"""
+
+
+def restart_with_limits(folder, before, now):
+    """What the program does after a change of limits: exit code, warning, the files there."""
+    drop_ins = folder / "strongroom-agent.service.d"
+    drop_ins.mkdir()
+    (drop_ins / "50-inventory.conf").write_text(now)
+    (drop_ins / "50-inventory.conf.before").write_text(before)
+    (folder / "systemctl").write_text(LIMITED)
+    (folder / "systemctl").chmod(0o755)
+    done = subprocess.run(
+        [str(PACKAGES / "restart-when-idle"), "agent", "10"],
+        env={
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "UNIT_FOLDER": str(folder),
+            "SETTLE_SECONDS": "0",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    files = {path.name: path.read_text() for path in drop_ins.iterdir()}
+    return done.returncode, done.stderr, files
+
+
+def test_limits_with_which_the_daemon_comes_up_stay(tmp_path):
+    code, warned, files = restart_with_limits(tmp_path, "MemoryMax=1G\n", "MemoryMax=2G\n")
+    assert (code, warned, files) == (0, "", {"50-inventory.conf": "MemoryMax=2G\n"})
+
+
+@pytest.mark.parametrize("before", ["MemoryMax=1G\n", ""])
+def test_limits_with_which_it_does_not_come_up_are_put_back(tmp_path, before):
+    code, warned, files = restart_with_limits(tmp_path, before, "MemoryMax=1M\n")
+    assert (code, files) == (1, {"50-inventory.conf": before} if before else {})
+    assert "strongroom-agent did not come up with its new limits" in warned
+    given = (tmp_path / "given").read_text().splitlines()
+    assert given[-3:] == [
+        "daemon-reload",
+        "reset-failed strongroom-agent.service",
+        "restart strongroom-agent.service",
+    ]
 
 
 def test_the_unit_says_how_long_a_restart_waits():

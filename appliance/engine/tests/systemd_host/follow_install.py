@@ -1,20 +1,19 @@
-"""Follow docs/guides/install.md, then join.md, to the letter on fresh hosts without the internet.
+"""Follow docs/guides/install.md, then fleet-in-ten-minutes.md, on fresh hosts without the internet.
 
     follow_install.py [SUITE]       SUITE: bookworm (Python 3.11) or trixie (3.13)
 
-The appliance (vault) and a client (web1) install from the apt repository, web2 from package files,
-and desk, which has a checkout, the command alone. What says `sh on=builder` is given on this
-machine, unless packages of the suite are there already: `make packages`. Around the pages stands
-only what they cannot do: files are carried to other hosts, and where hosts of ours find packages of
-Debian they have them already. Afterwards: what came back is what was backed up, and the socket that
-serves packages is all that strangers see of them.
+All have the release folder. The appliance (vault) and a client (web1) install from the apt
+repository, web2 from package files, and desk the command alone. What says `sh on=builder` is given
+on this machine, unless there is a release with packages of the suite already. Around the pages
+stands only what they cannot do: files are carried to other hosts, and where hosts of ours find
+packages of Debian they have them already. Afterwards: what came back is what was backed up, and the
+socket that serves packages is all that strangers see of them.
 
 Needs the same as follow_fleet.py, and mmdebstrap and gpg. Exit status: 0 when every step was right.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 from follow_fleet import PROJECT, Host, StepError, command, on_fresh_hosts, say, steps_of
 
 GUIDES = PROJECT / "docs" / "guides"
-PACKAGES = Path(os.environ.get("STRONGROOM_PACKAGES_FOLDER", PROJECT / "build" / "packages"))
+RELEASES = PROJECT / "build" / "release"
 HOSTS = ("vault", "web1", "web2", "desk")
 TOKEN = "servers.token"
 
@@ -40,11 +39,14 @@ class Follower:
         taken = 0
         for step in steps_of((GUIDES / page).read_text()):
             for name in step.hosts:
+                if name == "controller":
+                    # With Ansible: molecule/site gives these.
+                    continue
                 say(f"--- {name}: docs/guides/{page}, line {step.line}")
                 if name == "builder":
-                    self._build(step.text)
+                    # Below the steps that need what it makes.
                     continue
-                self._hosts[name].give("cd /root/strongroom" if name == "desk" else "cd")
+                self._hosts[name].give("cd")
                 if TOKEN in step.text and name != "vault":
                     self.carry(Path("root") / TOKEN, "vault", name)
                 self._hosts[name].give(step.text)
@@ -52,16 +54,18 @@ class Follower:
         if not taken:
             raise StepError(f"docs/guides/{page} has no step for a host")
 
-    def _build(self, text: str) -> None:
-        folder = PACKAGES / "apt"
-        if (folder / "dists" / self._suite / "InRelease").exists():
-            say("the packages are there; not given again")
-        else:
-            command("bash", "-e", "-c", f"cd {PROJECT}; {text}")
-        vault, web1, web2 = (self._hosts[name].root / "root" for name in ("vault", "web1", "web2"))
-        shutil.copytree(folder, vault / "apt")
-        shutil.copy2(folder / "strongroom.asc", web1)
-        shutil.copytree(PACKAGES / self._suite, web2 / "packages")
+    def bring(self, page: str) -> None:
+        """Give each host the release folder, made as the page says if there is none."""
+        (making,) = (one for one in steps_of((GUIDES / page).read_text()) if "builder" in one.hosts)
+        found = [one.parents[3] for one in RELEASES.glob(f"*/apt/dists/{self._suite}/InRelease")]
+        if not found:
+            command("bash", "-e", "-c", f"cd {PROJECT}; {making.text}")
+            found = [
+                one.parents[3] for one in RELEASES.glob(f"*/apt/dists/{self._suite}/InRelease")
+            ]
+        for name in ("vault", "web2", "desk"):
+            shutil.copytree(found[-1], self._hosts[name].root / "root" / "release")
+        shutil.copy2(found[-1] / "apt" / "strongroom.asc", self._hosts["web1"].root / "root")
 
     def carry(self, file: Path, start: str, end: str) -> None:
         """Copy a file from one host to another."""
@@ -106,7 +110,8 @@ def main() -> int:
         for host in hosts.values():
             host.give("rm -f /etc/apt/sources.list /etc/apt/sources.list.d/*")
         follower = Follower(suite, hosts)
-        for page in ("install.md", "join.md"):
+        follower.bring("install.md")
+        for page in ("install.md", "fleet-in-ten-minutes.md"):
             follower.follow(page)
         look_around(hosts)
 

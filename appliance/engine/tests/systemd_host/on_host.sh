@@ -107,7 +107,7 @@ chmod 4755 /srv/data/setuid
 strongroom run data --watch || fail "the backup failed"
 strongroom run data --watch || fail "the second backup failed"
 
-step "restore with owners and modes, by a process of its own"
+step "restore with owners and modes, by its own process"
 strongroom restore latest --client host --target /srv/restored --keep-privileges || fail "the restore failed"
 diff -r --no-dereference /srv/data /srv/restored/srv/data || fail "contents differ"
 list() { (cd "$1" && find . -printf '%p %y %m %U %G %s %T@ %l\n' | LC_ALL=C sort); }
@@ -116,7 +116,7 @@ journalctl --no-pager -q -u 'strongroom-agent-restore@*' | grep -q . || fail "th
 strongroom restore latest --client host --target /srv/bare || fail "the second restore failed"
 [ -x /srv/bare/srv/data/setuid ] && [ ! -u /srv/bare/srv/data/setuid ] || fail "a set-id bit came back unasked"
 
-step "the daemons run as users of their own, without capabilities"
+step "the daemons run as their own users, without capabilities"
 for daemon in director storage agent; do
     pid=$(systemctl show -P MainPID strongroom-$daemon)
     user=$(ps -o user:32= -p "$pid")
@@ -134,7 +134,7 @@ strongroom run data --watch || fail "the backup after a reload failed"
 strongroom status
 strongroom check --read-data --repo unix:/run/strongroom-storage/storage.sock --password-file /var/lib/strongroom/director/passphrase || fail "check found damage"
 
-step "restart all, and go on"
+step "restart all, and continue"
 systemctl restart strongroom-storage strongroom-director strongroom-agent
 wait_for 60 "the agent after a restart" sh -c 'strongroom clients --json | grep -q "\"connected\": *true"'
 strongroom run data --watch || fail "the backup after a restart failed"

@@ -62,7 +62,7 @@ diff -r /srv/data/secret /srv/back/srv/data/secret || fail "contents differ"
 [ ! -e /var/lib/elsewhere/written ] || fail "a run writes elsewhere"
 journalctl --no-pager -q -u strongroom-backup.service | grep -q 'no damage found' || fail "nothing was checked"
 systemd-analyze security --no-pager strongroom-backup.service | tail -1
-[ ! -e /root/heard ] || fail "somebody was told of a failure that there was not"
+[ ! -e /root/heard ] || fail "somebody was notified of a failure that there was not"
 
 step "a run that was missed is made up for"
 systemctl stop strongroom-backup.timer
@@ -72,7 +72,7 @@ wait_for 60 "the missed run" sh -c '[ "$(systemctl show -P ActiveState strongroo
     [ "$(journalctl -q -o cat -u strongroom-backup.service | grep -c "^no damage found")" = 2 ]'
 [ "$(count)" = 2 ] || fail "the timer started nothing"
 
-step "a run that fails is told of"
+step "a run that fails is reported"
 mv /mnt/backup/repository /mnt/backup/away
 systemctl start strongroom-backup.service && fail "a run without a repository did not fail"
 wait_for 30 "the notice" grep -q 'web1 has failed: exit code 10' /root/heard
@@ -81,7 +81,7 @@ strongroom schedule show | grep -q 'last run .*exit code 10' || fail "the exit c
 mv /mnt/backup/away /mnt/backup/repository
 systemctl start strongroom-backup.service || fail "the next run failed"
 
-step "a path that is not there is told of"
+step "a path that is not there is reported"
 sed -i 's|File = /home;|& File = /disk;|' /etc/strongroom/machine.conf
 grep -q 'File = /disk;' /etc/strongroom/machine.conf || fail "the test could not name a path"
 rm /root/heard
@@ -93,7 +93,7 @@ systemctl start strongroom-backup.service || fail "the next run failed"
 
 step "a changed configuration is taken up"
 sed -i 's/daily at 2:00/daily at 3:30/' /etc/strongroom/machine.conf
-strongroom schedule show | grep -q 'run `strongroom schedule install`' || fail "nobody says that the units are old"
+strongroom schedule show | grep -q 'run `strongroom schedule install`' || fail "no one says that the units are old"
 strongroom schedule install | grep -q 'next run .*03:30' || fail "the new time is not in force"
 
 step "remove"

@@ -4,7 +4,7 @@
 #     run_in_guest.sh [SUITE] [PYTEST ARGUMENT...]      SUITE: trixie (Python 3.13) or bookworm (3.11)
 #     run_in_guest.sh SUITE --bench SUITE-OF-BENCH [OPTION...]
 #
-# The second form runs `strongroom bench` there instead, and prints its page of Markdown; for NFS:
+# The second form runs a suite of the benchmark there instead, and prints its page of Markdown; for NFS:
 #
 #     GUEST_SECONDS=3600 run_in_guest.sh trixie --bench bacula-nfs --scale 0.2 --rounds 1 --delays 20,100
 #
@@ -73,7 +73,7 @@ fi
 say "making the disk"
 rm -rf "$root/engine"
 mkdir -p "$root/engine"
-cp -r "$engine/src" "$engine/tests" "$engine/build_backend" "$engine/pyproject.toml" "$root/engine/"
+cp -r "$engine/src" "$engine/tests" "$engine/bench" "$engine/build_backend" "$engine/pyproject.toml" "$root/engine/"
 install -m 0755 "$here/guest-tests.sh" "$root/usr/local/bin/guest-tests"
 [ $# -eq 0 ] || printf '%q ' "$@" > "$root/engine/arguments"
 disk=$build/$suite.disk

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from ansible_collections.strongroom.backup.plugins.modules import configuration_files
 
@@ -71,3 +73,16 @@ def test_check_mode_says_what_would_change_and_works_without_the_engine(tree, ru
 @pytest.mark.parametrize("name", ["../x.conf", "/etc/x.conf", "agent.d/key.pem"])
 def test_a_path_elsewhere_is_refused(tree, run_module, name):
     assert run_module(configuration_files, path=str(tree), files={name: ""})["failed"]
+
+
+def test_a_folder_that_is_missing_can_be_entered_whatever_the_umask(tree, run_module):
+    text = DIRECTOR.replace("director", "Director")
+    (tree / "agent.d/director/vault-dir.conf").unlink()
+    (tree / "agent.d/director").rmdir()
+    before = os.umask(0o077)
+    try:
+        told = run_module(configuration_files, path=str(tree), files={"agent.d/director/vault-dir.conf": text})
+    finally:
+        os.umask(before)
+    assert told["changed"]
+    assert (tree / "agent.d/director").stat().st_mode & 0o777 == 0o755

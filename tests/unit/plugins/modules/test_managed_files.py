@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from ansible_collections.strongroom.backup.plugins.modules import managed_files
 
@@ -66,3 +68,12 @@ def test_arguments_that_make_no_sense_are_named(tmp_path, run_module, further, s
     told = run_module(managed_files, files=[entry(tmp_path / "one", **further)])
     assert told["failed"]
     assert said in told["msg"]
+
+
+def test_a_folder_that_is_missing_can_be_entered_whatever_the_umask(tmp_path, run_module):
+    before = os.umask(0o077)
+    try:
+        run_module(managed_files, files=[entry(tmp_path / "new/further/one.conf")])
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("new", "new/further")] == [0o755, 0o755]

@@ -156,10 +156,10 @@ def change_index(made):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (damage_package, "is not what the index says of it"),
-        (lengthen_package, "is not what the index says of it"),
+        (damage_package, "does not match the index of it"),
+        (lengthen_package, "does not match the index of it"),
         (lose_package, "is not there"),
-        (lead_out, "is no path of a repository"),
+        (lead_out, "is not a path of a repository"),
         (sign_by_another, "not signed by the key"),
         (change_index, "not signed by the key"),
     ],
@@ -186,6 +186,6 @@ def test_an_index_cannot_have_a_file_of_the_host_served(made, taken, run_module)
     index = made / "apt/dists/trixie/main/binary-amd64/Packages"
     for name in (str(secret), "../secret", "pool/../../secret", "./secret"):
         index.write_text(f"Package: x\nFilename: {name}\nSize: 6\nSHA256: {'0' * 64}\n")
-        with pytest.raises(package_repository.RepositoryError, match="no path"):
+        with pytest.raises(package_repository.RepositoryError, match="is not a path of a repository"):
             package_repository.packages_of(index.read_text())
     assert not os.path.lexists(taken)

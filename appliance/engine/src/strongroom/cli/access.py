@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import argparse
+import os
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from strongroom.base.errors import RepositoryNotFoundError, UsageError, WrongKeyError, os_errors
+from strongroom.base.printable import printable
+from strongroom.base.text_marks import BYTE_ORDER_MARK
 from strongroom.cli.passphrase import ask_passphrase, given_passphrase
-from strongroom.errors import UsageError, WrongKeyError
-from strongroom.printable import printable
-from strongroom.repo.keys.files import import_key
-from strongroom.repo.repository import Repository
-from strongroom.stores.capabilities import connect_ahead
-from strongroom.stores.local import LocalStore
-from strongroom.text_marks import BYTE_ORDER_MARK
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.settings import Settings
-    from strongroom.cli.terminal import Terminal
-    from strongroom.repo.keys.roles import Key
-    from strongroom.stores.store import Store
+from strongroom.cli.settings import Settings
+from strongroom.cli.terminal import Terminal
+from strongroom.cli.times import parse_moment, time_text
+from strongroom.engine.repository.keys.files import import_key
+from strongroom.engine.repository.keys.roles import Key
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.stores.capabilities import CountsTraffic, connect_ahead
+from strongroom.engine.stores.local import LocalStore
+from strongroom.engine.stores.object_lock import LocksObjects
+from strongroom.engine.stores.place import (
+    BucketLocation,
+    FolderLocation,
+    RemoteLocation,
+    SftpLocation,
+    SshLocation,
+    place_of,
+)
+from strongroom.engine.stores.shared_counts import Traffic
+from strongroom.engine.stores.store import Store
 
 # How a command uses the repository: "read" contents and names, which takes the restore key, or
 # "write" (add data and list snapshots), for which a put key is enough.
@@ -40,26 +49,52 @@ def repository_place(arguments: argparse.Namespace) -> str:
 
 
 def open_store(place: str, settings: Settings | None = None) -> Store:
-    """Give the store at `place`: a folder that need not exist yet, or at a storage daemon.
+    """Give the store at `place`: a folder that need not exist yet, or reached over the network.
 
     `settings` hold our identity for a daemon, which is dialled at first use. Raises UsageError,
     also for what looks like a place that another program would understand (`sftp:...`).
     """
+    named = place_of(place)
     store: Store
-    if place.startswith(("unix:", "strongroom:")):
-        store = _remote_store(place, settings)
-    elif place.startswith("/"):
-        store = LocalStore(place)
-    else:
-        # Imported only where needed: it imports the client of storage daemons.
-        from strongroom.net.storage.place import folder_of
+    if isinstance(named, FolderLocation):
+        store = _folder_store(named.path)
+    elif isinstance(named, BucketLocation):
+        from strongroom.engine.stores.s3_store import S3Store
 
-        store = LocalStore(folder_of(place))
+        store = S3Store(named)
+    elif isinstance(named, SftpLocation):
+        from strongroom.engine.stores.sftp_store import SftpStore
+
+        store = SftpStore(named)
+    else:
+        store = _remote_store(named, settings)
+    if settings is not None and settings.traffic is not None:
+        _count_traffic(store, printable(place), settings.traffic)
     if settings is None or settings.store_faults is None:
         return store
-    from strongroom.stores.faults import parse_faults
+    from strongroom.engine.stores.faults import parse_faults
 
     return parse_faults(store, settings.store_faults)
+
+
+def add_past_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--at` to a command that only reads."""
+    parser.add_argument(
+        "--at",
+        metavar="TIME",
+        help="read the repository as it was at TIME, without what was deleted or changed since: a "
+        "date and time, or how long ago (2d); for a bucket with object lock",
+    )
+
+
+def past_moment(arguments: argparse.Namespace) -> int | None:
+    """The time of `--at` in ns since 1970, None without it. Raises UsageError."""
+    text = getattr(arguments, "at", None)
+    if text is None:
+        return None
+    if getattr(arguments, "director", None) or getattr(arguments, "client", None):
+        raise UsageError("--at reads a repository, not through the director; give --repo alone")
+    return parse_moment(text)
 
 
 def begin_store(arguments: argparse.Namespace, copies: int) -> Store:
@@ -67,7 +102,8 @@ def begin_store(arguments: argparse.Namespace, copies: int) -> Store:
 
     `copies`: how many processes will be forked that need a connection each. For `open_repository`.
     """
-    store = open_store(repository_place(arguments), arguments.settings)
+    settings: Settings = arguments.settings
+    store = _limited(open_store(repository_place(arguments), settings), settings)
     connect_ahead(store, copies)
     return store
 
@@ -87,7 +123,11 @@ def open_repository(
     lacks the required rights. The caller closes it.
     """
     place = repository_place(arguments)
-    return open_place(place, arguments.settings, terminal, need, store, module)
+    at_ns = past_moment(arguments)
+    if at_ns is not None:
+        # What is kept here is of the present, and a past without its newest snapshot is no fault.
+        arguments.settings = arguments.settings._replace(cache_folder=None)
+    return open_place(place, arguments.settings, terminal, need, store, module, at_ns)
 
 
 def open_place(
@@ -97,13 +137,32 @@ def open_place(
     need: Need,
     store: Store | None = None,
     module: str = "",
+    at_ns: int | None = None,
 ) -> Repository:
-    """Open the repository at `place` as `open_repository` does, with the keys of `settings`."""
-    store = store or open_store(place, settings)
+    """Open the repository at `place` as `open_repository` does, with the keys of `settings`.
+
+    at_ns: as it was at that time; UsageError where the store cannot show it.
+    """
+    store = store or _limited(open_store(place, settings), settings)
+    if at_ns is not None:
+        past = store.capability(LocksObjects)
+        if past is None:
+            store.close()
+            raise UsageError(f"{printable(place)} keeps no earlier state for --at; s3: does")
+        store = past.as_of(at_ns)
     try:
         repository = _open(store, settings, terminal, module)
+        repository.cache_folder = settings.cache_folder
         if need == "read":
             _ = repository.restore_key
+    except RepositoryNotFoundError as error:
+        store.close()
+        if at_ns is None:
+            raise
+        raise RepositoryNotFoundError(
+            f"there was no repository at {printable(place)} at {time_text(at_ns)}; choose a later "
+            "time"
+        ) from error
     except BaseException:
         store.close()
         raise
@@ -112,30 +171,59 @@ def open_place(
 
 def read_key_file(path: str) -> Key:
     """Give the key that file `path` holds; raises UsageError."""
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return import_key(file.read(GREATEST_KEY_FILE_BYTES))
-    except OSError as error:
-        raise UsageError(f"cannot read the key file {printable(path)}: {error.strerror}") from error
+    with (
+        os_errors(f"cannot read the key file {printable(path)}"),
+        open(path, encoding="ascii", errors="replace") as file,
+    ):
+        return import_key(file.read(GREATEST_KEY_FILE_BYTES))
 
 
-def _remote_store(place: str, settings: Settings | None) -> Store:
-    from strongroom.net.storage.place import open_network, open_socket, parse_place
+def _count_traffic(store: Store, place: str, found: list[Traffic]) -> None:
+    counting = store.capability(CountsTraffic)
+    if counting is not None:
+        counting.traffic = Traffic(place)
+        found.append(counting.traffic)
 
-    parsed = parse_place(place)
-    if parsed.socket_path:
-        return open_socket(parsed, cache_folder=settings.cache_folder if settings else None)
+
+def _folder_store(path: str) -> Store:
+    if not os.path.exists(os.path.join(path, "provenance")):
+        return LocalStore(path)
+    # Imported only where needed: it imports the database.
+    from strongroom.storage.owned_folder import open_folder
+
+    return open_folder(path)
+
+
+def _remote_store(place: RemoteLocation | SshLocation, settings: Settings | None) -> Store:
+    # Imported only where needed: it imports the client of storage daemons.
+    from strongroom.net.storage.place import open_network, open_socket, open_ssh
+
+    cache_folder = settings.cache_folder if settings else None
+    if isinstance(place, SshLocation):
+        return open_ssh(place, cache_folder=cache_folder)
+    if place.socket_path:
+        return open_socket(place, cache_folder=cache_folder)
     folder = settings.identity_folder if settings else None
     if settings is None or not folder:
-        raise UsageError(f"{printable(place)} requires a certificate; give --identity FOLDER")
+        raise UsageError(f"{printable(place.text)} requires a certificate; give --identity FOLDER")
     from strongroom.net.identities.identity import Identity
 
     return open_network(
-        parsed,
+        place,
         lambda: Identity.load(folder),
         tls_mode=settings.tls_mode,
-        cache_folder=settings.cache_folder,
+        cache_folder=cache_folder,
     )
+
+
+def _limited(store: Store, settings: Settings) -> Store:
+    """`store` with the limits of the options, for this process and those that it forks."""
+    if not settings.limit_upload and not settings.limit_download:
+        return store
+    from strongroom.engine.stores.limited import LimitedStore, SharedBucket
+
+    writing, reading = SharedBucket(settings.limit_upload), SharedBucket(settings.limit_download)
+    return LimitedStore(store, writing, reading)
 
 
 def _open(store: Store, settings: Settings, terminal: Terminal, module: str) -> Repository:

@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from strongroom.cli.table import Column, write_table
-from strongroom.printable import printable
+from strongroom.base.printable import printable
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from strongroom.cli.terminal import Terminal
-
-_KNOBS = (Column("KNOB"), Column("VALUE"), Column("UNIT"), Column("FROM"))
+_KNOBS = ("KNOB", "VALUE", "UNIT", "FROM")
 
 
-def show_status(told: Mapping[str, Any], terminal: Terminal, *, is_whole: bool) -> None:
+def show_status(status: Mapping[str, Any], terminal: Terminal, *, is_whole: bool) -> None:
     """Show it. is_whole: with all knobs of the agent, and of its runs."""
-    shown = dict(told)
+    shown = dict(status)
     if not is_whole:
         del shown["knobs"]
         for run in (*shown["runs"], *shown["ended"]):
             run.pop("knobs", None)
     terminal.emit(shown)
-    terminal.line(f"agent {printable(told['name'])}, version {printable(told['version'])}")
+    terminal.line(f"agent {printable(status['name'])}, version {printable(status['version'])}")
     # An agent of an older version does not say it.
-    if refused := told.get("configuration_refused"):
+    if refused := status.get("configuration_refused"):
         terminal.warn(
             f"its files have changed, and it refused to read them again: {printable(refused)}"
         )
-    for one in told["directors"]:
+    for one in status["directors"]:
         state = "connected" if one["connected"] else "not connected"
         place = f"{one['address']}:{one['port']}" if one["dials"] else "which dials"
         terminal.line(f"Director {printable(one['name'])}, {printable(place)}: {state}")
-    for run in told["runs"]:
+    for run in status["runs"]:
         terminal.line(
             f"runs {printable(run['job'])}, a {run['kind']}, {run['processes']} processes"
         )
     if is_whole:
         terminal.line()
-        _show_knobs(told["knobs"], terminal)
-        for run in (*told["runs"], *told["ended"]):
+        _show_knobs(status["knobs"], terminal)
+        for run in (*status["runs"], *status["ended"]):
             if run.get("knobs"):
                 terminal.line()
                 terminal.line(f"job {printable(run['job'])}, TLS mode {run['tls']['mode']}:")

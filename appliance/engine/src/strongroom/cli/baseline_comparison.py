@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from strongroom import clock
+from strongroom.base import clock
+from strongroom.base.errors import EXIT_DONE, UsageError, os_errors
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted, size_text
 from strongroom.cli.access import open_repository
-from strongroom.cli.quantities import size_text
+from strongroom.cli.measure.comparison import Measured, compare, comparison_sentences
+from strongroom.cli.measure.fleet_report import fleet_report
 from strongroom.cli.remembered_profile import read_profile, remembered
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.measure.comparison import Measured, compare, comparison_sentences
-from strongroom.measure.fleet_report import fleet_report
-from strongroom.printable import printable
-from strongroom.repo.set_aside import SetAside
-from strongroom.repo.snapshots import find_snapshot
-from strongroom.stores.capabilities import found_false
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import Terminal
+from strongroom.engine.repository.set_aside import SetAside
+from strongroom.engine.repository.snapshots import find_snapshot
+from strongroom.engine.stores.capabilities import found_false
 
 
 def compare_machines(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """The page of --fleet. Raises UsageError."""
     if not arguments.html:
-        raise UsageError("--fleet makes a page: say where with --html FILE")
+        raise UsageError("--fleet writes a page: add --html FILE")
     profiles = {}
     for path in arguments.fleet:
         name = Path(path).stem
@@ -35,12 +31,8 @@ def compare_machines(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 f"--fleet {printable(path)}: another file names the machine {printable(name)} too"
             )
         profiles[name] = read_profile(path)
-    try:
+    with os_errors(f"{printable(arguments.html)} cannot be written"):
         Path(arguments.html).write_text(fleet_report(profiles))
-    except OSError as error:
-        raise UsageError(
-            f"{printable(arguments.html)} cannot be written: {error.strerror}"
-        ) from error
     hosts = list(profiles)
     terminal.emit({"type": "fleet", "hosts": hosts, "page": arguments.html})
     terminal.line(f"{len(hosts)} machines, on {printable(arguments.html)}")
@@ -52,15 +44,12 @@ def compare_backup(arguments: argparse.Namespace, terminal: Terminal) -> int:
     chosen = arguments.profile
     profile = read_profile(chosen) if chosen else remembered(arguments.settings)
     if profile is None:
-        raise UsageError("nothing was measured here yet: run `strongroom baseline --dir DIR` first")
-    repository = open_repository(arguments, terminal)
-    try:
+        raise UsageError("no measurement yet: run `strongroom baseline --dir DIR` first")
+    with open_repository(arguments, terminal) as repository:
         wanted = "latest" if arguments.compare == "last" else arguments.compare
         false = found_false(repository.store)
         known = [one for one in repository.snapshots(SetAside()) if one.id not in false]
         snapshot = find_snapshot(known, wanted)
-    finally:
-        repository.close()
     totals = snapshot.totals
     measured = Measured(
         totals.files + totals.directories + totals.others,
@@ -70,12 +59,10 @@ def compare_backup(arguments: argparse.Namespace, terminal: Terminal) -> int:
     )
     found = compare(profile, measured)
     if found is None:
-        raise UsageError(
-            "the profile has no tree, so it predicts no backup: measure with --dir DIR"
-        )
+        raise UsageError("the profile has no tree to predict a backup from: measure with --dir DIR")
     terminal.line(
         f"snapshot {snapshot.short_id} of {printable(snapshot.host)}: {measured.entries:,} "
-        f"entries, {measured.files_read:,} files read, {size_text(measured.bytes_read)}"
+        f"entries, {counted(measured.files_read, 'file')} read, {size_text(measured.bytes_read)}"
     )
     for sentence in comparison_sentences(found):
         terminal.line(sentence)

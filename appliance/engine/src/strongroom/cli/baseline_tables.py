@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from strongroom.cli.quantities import duration_text, size_text
-from strongroom.cli.table import Column, write_table
-from strongroom.measure.profile import transfer_rows
-from strongroom.measure.verdict import predictions, sentences
-from strongroom.measure.wording import (
+from strongroom.base.quantities import counted, duration_text, size_text
+from strongroom.cli.measure.profile import DiskProfile, Profile, Speed, Tree, transfer_rows
+from strongroom.cli.measure.verdict import predictions, sentences
+from strongroom.cli.measure.wording import (
     acceleration_sentence,
     attributes_sentence,
     iperf3_sentence,
     network_sentence,
 )
-
-if TYPE_CHECKING:
-    from strongroom.cli.terminal import Terminal
-    from strongroom.measure.profile import DiskProfile, Profile, Speed, Tree
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 
 _BAR_WIDTH: Final = 24
 _MEGA: Final = 1e6
@@ -55,10 +52,7 @@ def show_profile(profile: Profile, terminal: Terminal) -> None:
 
 
 def _show_speeds(speeds: tuple[Speed, ...], terminal: Terminal) -> None:
-    columns = (
-        Column("PROCESSOR"), Column("MB/s", to_the_right=True),
-        Column("ALL CORES", to_the_right=True), Column("RATIO", to_the_right=True), Column(""),
-    )  # fmt: skip
+    columns = ("PROCESSOR", ">MB/s", ">ALL CORES", ">RATIO", "")
     most = max(speed.all_cores for speed in speeds)
     terminal.line()
     write_table(
@@ -80,13 +74,10 @@ def _show_speeds(speeds: tuple[Speed, ...], terminal: Terminal) -> None:
 def _show_tree(tree: Tree, terminal: Terminal) -> None:
     terminal.line()
     terminal.line(
-        f"{tree.folder}: {tree.files:,} files, {tree.directories:,} folders, "
+        f"{tree.folder}: {counted(tree.files, 'file')}, {counted(tree.directories, 'folder')}, "
         f"{size_text(tree.size_bytes)}; zstd1 makes 1/{tree.ratio:.1f} of it"
     )
-    columns = (
-        Column("WALK"), Column("ENTRIES/s", to_the_right=True), Column("READS", to_the_right=True),
-        Column("ENTRIES A READ", to_the_right=True), Column(""),
-    )  # fmt: skip
+    columns = ("WALK", ">ENTRIES/s", ">READS", ">ENTRIES A READ", "")
     most = max(walk.entries_per_second for walk in tree.walks)
     write_table(
         terminal,
@@ -115,10 +106,7 @@ def _show_tree(tree: Tree, terminal: Terminal) -> None:
 def _show_disk(disk: DiskProfile, terminal: Terminal) -> None:
     terminal.line()
     terminal.line(f"disk below {disk.folder}: {disk.device or 'none'}, {disk.file_system}")
-    columns = (
-        Column("RANDOM READS AT ONCE", to_the_right=True), Column("READS/s", to_the_right=True),
-        Column("MEDIAN µs", to_the_right=True), Column("99% µs", to_the_right=True), Column(""),
-    )  # fmt: skip
+    columns = (">RANDOM READS AT ONCE", ">READS/s", ">MEDIAN µs", ">99% µs", "")
     most = max(one.reads_per_second for one in disk.random_reads)
     write_table(
         terminal,
@@ -137,8 +125,7 @@ def _show_disk(disk: DiskProfile, terminal: Terminal) -> None:
     fastest = max(one.bytes_per_second for one in disk.streaming)
     write_table(
         terminal,
-        (Column("STREAMING"), Column("BLOCK KiB", to_the_right=True),
-         Column("MB/s", to_the_right=True), Column("")),
+        ("STREAMING", ">BLOCK KiB", ">MB/s", ""),
         [
             (
                 one.direction,
@@ -161,8 +148,7 @@ def _show_network(profile: Profile, terminal: Terminal) -> None:
     most = max(row.daemon or row.iperf3 or 0.0 for row in rows)
     write_table(
         terminal,
-        (Column("NETWORK"), Column("CONNECTIONS", to_the_right=True),
-         Column("MB/s", to_the_right=True), Column("IPERF3 MB/s", to_the_right=True), Column("")),
+        ("NETWORK", ">CONNECTIONS", ">MB/s", ">IPERF3 MB/s", ""),
         [
             (
                 row.direction,

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NoReturn
 
-from strongroom.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from strongroom.base.errors import UsageError
+from strongroom.base.printable import printable
 
 _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
 
@@ -35,10 +34,20 @@ class CommandParser(argparse.ArgumentParser):
         text = f"{message}; see `{self.prog} --help`"
         raise UsageError(text)
 
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> argparse.Namespace:
+        """Parse all words. Raises UsageError, also for a word too many."""
+        parsed, rest = self.parse_known_args(args, namespace)
+        if rest := [word for word in rest if word != "--"]:
+            options = self._option_string_actions
+            self.error(unknown_option(rest[0], options) or f"unexpected `{printable(rest[0])}`")
+        return parsed
+
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse words whose options and positional arguments stand in any order."""
+        """Parse words whose options and positional arguments are in any order."""
         words = list(args or ())
         kinds = (argparse.PARSER, argparse.REMAINDER)
         if not any(action.nargs in kinds for action in self._actions):
@@ -85,6 +94,16 @@ class CommandParser(argparse.ArgumentParser):
                 if action is None or (_range(action)[1] and place < len(word) - 1):
                     return 0, 0
         return (0, 0) if action is None else _range(action)
+
+
+def unknown_option(word: str, known: Iterable[str]) -> str:
+    """What is wrong with `word`, with the nearest of the `known`; "" if it is not an option."""
+    if not word.startswith("-"):
+        return ""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, known, n=1)
+    return f"unknown option `{printable(word)}`" + (f"; did you mean `{near[0]}`?" if near else "")
 
 
 def _range(action: argparse.Action) -> tuple[int, int]:

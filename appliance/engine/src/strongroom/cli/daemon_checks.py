@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from strongroom.errors import EXIT_DONE, StrongroomError
-from strongroom.printable import printable
+from strongroom.base.errors import EXIT_DONE, StrongroomError
+from strongroom.base.printable import printable
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.daemons.preflight import Preflight
+    from strongroom.service.preflight import Preflight
 
 _log = logging.getLogger(__name__)
 

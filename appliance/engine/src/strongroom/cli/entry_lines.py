@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from strongroom.base.printable import printable
 from strongroom.cli.snapshot_choice import shown_path
-from strongroom.printable import printable
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.restore.options import LeftOut, RestoreProblem, Step
-    from strongroom.jobs.verify.options import LiveDifference
+    from strongroom.engine.restore.options import LeftOut, RestoreProblem, Step
+    from strongroom.engine.verify.options import LiveDifference
 
 _LOST: Final = ("content", "unread", "entry", "link", "delete")
 

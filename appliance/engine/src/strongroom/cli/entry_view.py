@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
 
-from strongroom.cli.quantities import size_text
+from strongroom.base.clock import utc_text
+from strongroom.base.printable import printable
+from strongroom.base.quantities import size_text
 from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.times import time_text
-from strongroom.clock import utc_text
-from strongroom.errors import DamageError
-from strongroom.printable import printable
-from strongroom.rows.kinds import STATE_NAMES, kind_name
-from strongroom.scan.attributes import decode_xattrs
-
-if TYPE_CHECKING:
-    from strongroom.rows.views import RowView
+from strongroom.engine.rows.rows import STATE_NAMES, kind_name
+from strongroom.engine.rows.views import RowView
+from strongroom.engine.scan.attributes import attribute_names
 
 _ACL_NAME = b"system.posix_acl_"
 
@@ -40,7 +36,7 @@ def entry_object(row: RowView) -> dict[str, object]:
     if stat.S_ISCHR(row.mode) or stat.S_ISBLK(row.mode):
         entry["device"] = [os.major(row.rdev), os.minor(row.rdev)]
     if row.xattrs:
-        entry["xattrs"] = attribute_names(row)
+        entry["xattrs"] = attribute_names(row.xattrs)
     if row.flags:
         entry["flags"] = row.flags
     if row.signature.strip(b"\0"):
@@ -48,14 +44,6 @@ def entry_object(row: RowView) -> dict[str, object]:
     if row.state in STATE_NAMES:
         entry["state"] = STATE_NAMES[row.state]
     return entry
-
-
-def attribute_names(row: RowView) -> list[bytes] | None:
-    """The names of the extended attributes; None where they are damaged."""
-    try:
-        return [name for name, _ in decode_xattrs(row.xattrs)]
-    except DamageError:
-        return None
 
 
 def entry_line(row: RowView, name: bytes, *, human: bool = False) -> str:
@@ -81,7 +69,7 @@ def entry_line(row: RowView, name: bytes, *, human: bool = False) -> str:
 def _attribute_mark(row: RowView) -> str:
     if not row.xattrs:
         return " "
-    names = attribute_names(row)
+    names = attribute_names(row.xattrs)
     if names is None:
         return "?"
     return "+" if any(name.startswith(_ACL_NAME) for name in names) else "@"

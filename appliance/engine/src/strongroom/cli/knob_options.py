@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from strongroom.knobs.table import BACKUP_KNOBS
+from strongroom.engine.knobs.knob import Knob
+from strongroom.engine.knobs.table import BACKUP_KNOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from strongroom.knobs.knob import Knob
-    from strongroom.knobs.settings import KnobSettings
+    from strongroom.engine.knobs.settings import KnobSettings
 
 
 def add_knob_options(group: argparse._ArgumentGroup) -> None:
@@ -30,7 +29,7 @@ def add_knob_options(group: argparse._ArgumentGroup) -> None:
 
 def knob_settings(arguments: argparse.Namespace) -> KnobSettings:
     """The values of the knobs on the command line, unchecked."""
-    from strongroom.knobs.settings import KnobSettings
+    from strongroom.engine.knobs.settings import KnobSettings
 
     return KnobSettings(**{knob.name: getattr(arguments, knob.name) for knob in BACKUP_KNOBS})
 

@@ -8,20 +8,14 @@ from __future__ import annotations
 
 import shutil
 import threading
-from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
-from strongroom.cli.quantities import duration_text, size_text
-from strongroom.clock import elapsed_seconds
-from strongroom.errors import OutputClosedError
-from strongroom.progress import CountedProgress, NullProgress
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.progress import Counts, Progress
+from strongroom.base.clock import elapsed_seconds
+from strongroom.base.errors import OutputClosedError
+from strongroom.base.progress import CountedProgress, Counts, NullProgress, Progress
+from strongroom.base.quantities import duration_text, size_text
+from strongroom.cli.terminal import Terminal
 
 LIVE_INTERVAL_SECONDS = 0.25
 PLAIN_INTERVAL_SECONDS = 10.0
@@ -57,6 +51,7 @@ class ProgressRates:
             "total_files": counts.total_files,
             "total_bytes": counts.total_bytes,
             "total_is_estimate": counts.total_is_estimate,
+            "percent": _percent(counts),
             "bytes_per_second": round(rate),
             "remaining_seconds": self._remaining_seconds(counts, now),
         }
@@ -64,15 +59,23 @@ class ProgressRates:
     def _remaining_seconds(self, counts: Counts, now: float) -> float | None:
         """Time left at the average rate so far; None while unknown."""
         spent = now - self._started_seconds
-        for done, expected in (
-            (counts.bytes, counts.total_bytes),
-            (counts.files, counts.total_files),
-        ):
+        for done, expected in _measures(counts):
             if expected and done:
                 left = max(0, expected - done) * spent / done
                 # Sizes of sparse files say little about the work: no job takes so long.
                 return round(left, 1) if left < _LONGEST_SECONDS else None
         return None
+
+
+def _percent(counts: Counts) -> int | None:
+    """How much is done, of 100; None while the total is not known."""
+    expected = [(done, total) for done, total in _measures(counts) if total]
+    return min(100, 100 * expected[0][0] // expected[0][1]) if expected else None
+
+
+def _measures(counts: Counts) -> tuple[tuple[int, int | None], ...]:
+    """What is done and what is expected, the better measure first."""
+    return (counts.bytes, counts.total_bytes), (counts.files, counts.total_files)
 
 
 def progress_text(counts: dict[str, object], columns: int | None = None) -> str:
@@ -128,13 +131,8 @@ class _Shown:
         return f"{size_text(stored)} stored" if stored else ""
 
     def _head(self) -> str:
-        message = str(self._counts["message"])
-        for done, total in (("bytes", "total_bytes"), ("files", "total_files")):
-            expected = self._number(total)
-            if expected:
-                percent = min(100, 100 * (self._number(done) or 0) // expected)
-                return f"{message} {percent}%"
-        return message
+        percent = self._number("percent")
+        return f"{self._counts['message']}{'' if percent is None else f' {percent}%'}"
 
     def _errors(self) -> str:
         errors = self._counts["errors"]

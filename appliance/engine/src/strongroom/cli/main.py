@@ -1,13 +1,15 @@
 """The `strongroom` command: finds the command named, parses its options, runs it, reports errors.
 
 Only the module of the invoked command is imported, and nothing slow before it, so that `strongroom
---help` and completion answer at once. A command module `strongroom.cli.NAME` has
+--help` and completion answer at once. A command module
+`strongroom.cli.commands.NAME` has
 
     EPILOG: str                                              examples, shown by --help
     def add_arguments(parser: argparse.ArgumentParser)       its own options
     def run(arguments, terminal: Terminal) -> int            the work; gives the exit code
 
-`arguments.settings` holds the global options (strongroom.cli.settings), which may stand before or
+A parser whose command lists things has the default `lists`: with --json they are one array.
+`arguments.settings` holds the global options (strongroom.cli.settings), which may be before or
 after the command. Every exit code is listed in docs/reference/exit-codes.md.
 """
 
@@ -18,12 +20,13 @@ import importlib
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Sequence
+from contextlib import nullcontext
+from types import FrameType
+from typing import NoReturn
 
-from strongroom.cli.command_parser import CommandParser
-from strongroom.cli.settings import add_global_options, read_settings
-from strongroom.cli.terminal import Terminal, abandon
-from strongroom.errors import (
+from strongroom import __version__
+from strongroom.base.errors import (
     EXIT_BUG,
     EXIT_DONE,
     EXIT_TERMINATED,
@@ -34,18 +37,17 @@ from strongroom.errors import (
     StrongroomError,
     UsageError,
 )
-from strongroom.printable import guard_standard_streams, printable
+from strongroom.base.printable import guard_standard_streams, printable
+from strongroom.cli.command_parser import CommandParser, unknown_option
+from strongroom.cli.settings import Settings, add_global_options, read_settings
+from strongroom.cli.terminal import Terminal, abandon
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import FrameType
-
-# Group -> command -> (module in strongroom.cli, what it does in one line).
+# Group -> command -> (module in strongroom.cli.commands, what it does in one line).
 COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "back up and restore": {
         "init": ("init", "make a new repository"),
         "backup": ("backup", "store files, a stream or a command's output as a snapshot"),
-        "restore": ("restore", "bring files back from a snapshot"),
+        "restore": ("restore", "restore files from a snapshot"),
         "dump": ("dump", "write a file of a snapshot, or a folder as tar, to standard output"),
         "mount": ("mount", "show all snapshots as a read-only file system"),
         "schedule": ("schedule", "back up this machine by a systemd timer, without daemons"),
@@ -59,8 +61,11 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "maintain a repository": {
         "forget": ("forget", "remove snapshots that the rules do not keep"),
+        "tag": ("tag", "add, remove and set tags of snapshots"),
+        "rewrite": ("rewrite", "drop paths from snapshots, or give them to another client"),
         "prune": ("prune", "remove data that no snapshot uses"),
         "check": ("check", "check a repository for damage"),
+        "lock": ("lock", "extend object lock for what snapshots use"),
         "repair": ("repair", "repair a damaged repository; list the files that are lost"),
         "verify": ("verify", "compare a snapshot with the live files"),
         "copy": ("copy", "copy snapshots to another repository"),
@@ -72,6 +77,7 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "director": ("director", "run the director"),
         "storage": ("storage", "run the storage daemon"),
         "agent": ("agent", "run the agent of this machine; enrol it"),
+        "serve": ("serve", "serve a repository to another machine, over ssh"),
     },
     "control the director": {
         "status": ("status", "show what is running, what has ended and what is due"),
@@ -83,14 +89,14 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "watch": ("watch", "follow a run until it has ended"),
         "log": ("log", "show the log of a run"),
         "cancel": ("cancel", "cancel runs"),
-        "accept": ("accept", "say that a backup of far less than usual is right"),
+        "accept": ("accept", "accept a backup of far less than usual"),
         "bandwidth": ("bandwidth", "change the bandwidth limit of a run"),
         "estimate": ("estimate", "let an agent count what a job would back up"),
         "browse": ("browse", "browse snapshots, choose files and restore them"),
         "reload": ("reload", "make the director read its configuration again"),
         "audit": ("audit", "show the audit log: who changed what, and who was denied"),
         "token": ("token", "create, list and withdraw API tokens"),
-        "notify": ("notify", "test notices; list what is wrong and what was not delivered"),
+        "notify": ("notify", "test notices; list problems and messages that were not delivered"),
         "catalog": ("catalog", "export, import or rebuild the director's catalog"),
         "recover": ("recover", "get back a lost director's configuration and catalog"),
     },
@@ -100,17 +106,54 @@ COMMAND_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "config": ("config", "check, explain and print configuration files"),
         "baseline": ("baseline", "measure what bounds backups of this machine"),
         "tune": ("tune", "search the settings that are fastest on this machine and data"),
-        "bench": ("bench", "reproduce texts on the speed of backups"),
         "self-test": ("self_test", "test the libraries against known answers"),
+        "cache": ("cache", "show and clear what this machine keeps of repositories"),
         "completion": ("completion", "print a completion script for your shell"),
         "version": ("version", "show the version, and those of the libraries"),
     },
 }
 COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()}
 
+# What users of other programs type (restic, borg, tar, SQL), and what to use instead. The nearest
+# of our names would lead them astray: `cat` is near `ca`, and `create` near `restore`.
+_WORDS_OF_OTHERS: dict[str, str] = {
+    **dict.fromkeys(("create", "save"), "use `strongroom backup`"),
+    "extract": "use `strongroom restore`",
+    **dict.fromkeys(("cat", "export-tar"), "use `strongroom dump`"),
+    **dict.fromkeys(("list", "archives"), "use `strongroom snapshots`, or `ls` for files of one"),
+    "info": "use `strongroom stats`",
+    **dict.fromkeys(("delete", "expire", "rm"), "use `strongroom forget`"),
+    **dict.fromkeys(("compact", "gc", "purge"), "use `strongroom prune`"),
+    **dict.fromkeys(
+        ("unlock", "break-lock"), "no job locks the repository, and leases end by themselves"
+    ),
+    **dict.fromkeys(
+        ("umount", "unmount"), "use `umount FOLDER`, or as a user `fusermount3 -u FOLDER`"
+    ),
+    "rebuild-index": "use `strongroom repair`",
+    "repo-create": "use `strongroom init`",
+    "self-update": "use your package manager, or replace the one file",
+    **dict.fromkeys(("passwd", "password"), "use `strongroom key change`"),
+    **dict.fromkeys(("cron", "timer"), "use `strongroom schedule`"),
+    **dict.fromkeys(("benchmark", "bench"), "use `strongroom baseline`"),
+}
+
 # What these do is not their output.
 _WORK = frozenset(
-    ("backup", "check", "copy", "forget", "prune", "repair", "restore", "schedule", "verify")
+    (
+        "backup",
+        "check",
+        "copy",
+        "forget",
+        "lock",
+        "prune",
+        "repair",
+        "restore",
+        "rewrite",
+        "schedule",
+        "tag",
+        "verify",
+    )
 )
 _VALUE_OPTIONS = frozenset(
     (
@@ -122,8 +165,11 @@ _VALUE_OPTIONS = frozenset(
         "--cache-dir",
         "--identity",
         "--tls",
+        "--limit-upload",
+        "--limit-download",
     )
 )
+_PLAIN_OPTIONS = ("--json", "-q", "--quiet", "-v", "--verbose", "--no-cache", "-h", "--help")
 
 
 def overview() -> str:
@@ -139,7 +185,8 @@ def overview() -> str:
     lines += [
         "",
         "The repository is named by -r, --repo or $STRONGROOM_REPOSITORY; the passphrase comes",
-        "from --password-file, --password-command, $STRONGROOM_PASSWORD, or is asked for.",
+        "from --password-file, --password-command, $STRONGROOM_PASSWORD_FILE,",
+        "$STRONGROOM_PASSWORD_COMMAND, $STRONGROOM_PASSWORD, or is asked for.",
         "`strongroom COMMAND --help` shows a command's options and examples.",
         "",
     ]
@@ -165,8 +212,9 @@ def command_parser(name: str) -> CommandParser:
         from difflib import get_close_matches
 
         near = get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else "see `strongroom --help`"
-        text = f"there is no command `{printable(name)}`; {hint}"
+        nearest = f"did you mean `{near[0]}`?" if near else "see `strongroom --help`"
+        hint = _WORDS_OF_OTHERS.get(name, nearest)
+        text = f"unknown command `{printable(name)}`; {hint}"
         raise UsageError(text)
     summary = COMMANDS[name][1]
     parser = CommandParser(
@@ -177,12 +225,16 @@ def command_parser(name: str) -> CommandParser:
 
 
 def fill_parser(parser: argparse.ArgumentParser, name: str) -> None:
-    """Give `parser` the options, examples and `run` of command `name`, whose module it imports."""
+    """Give `parser` the options, examples and `run` of command `name`, whose module it imports.
+
+    A command of actions has none: each of its actions brings a `run` of its own.
+    """
     module = importlib.import_module(f"strongroom.cli.commands.{COMMANDS[name][0]}")
     parser.epilog = module.EPILOG
     module.add_arguments(parser)
     _add_global_options_throughout(parser)
-    parser.set_defaults(run=module.run)
+    if hasattr(module, "run"):
+        parser.set_defaults(run=module.run)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -193,7 +245,7 @@ def main(words: Sequence[str] | None = None) -> int:
     terminal = Terminal(as_json="--json" in words)
     try:
         if is_program:
-            from strongroom.process_memory import forbid_inspection
+            from strongroom.base.process_memory import forbid_inspection
 
             forbid_inspection()
         return _run(words, terminal)
@@ -205,7 +257,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if not error.name or error.name.partition(".")[0] == "strongroom":
             return _report_bug(words, terminal, error)
-        from strongroom.parts import missing_library
+        from strongroom.base.parts import missing_library
 
         return _report(words, terminal, missing_library(error.name))
     except OSError as error:
@@ -222,7 +274,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _report(words: Sequence[str], terminal: Terminal, error: StrongroomError) -> int:
     """Say what is wrong, on standard error or as a plugin of a monitoring system does."""
     if _is_plugin(words):
-        from strongroom.cli.console.status_check import tell_unknown
+        from strongroom.cli.client.status_check import tell_unknown
 
         return tell_unknown(terminal, str(error))
     terminal.report_error(error.error_id, str(error), error.exit_code)
@@ -239,6 +291,8 @@ def _run(words: Sequence[str], terminal: Terminal) -> int:
     if name in (None, "help"):
         return _answer_without_command(name, rest, terminal)
     assert name is not None
+    if name not in COMMANDS:
+        _refuse_option_before(words[words.index(name) - 1])
     parser = command_parser(name)
     arguments = parser.parse_args(rest)
     arguments.settings = read_settings(arguments, os.environ)
@@ -250,9 +304,41 @@ def _run(words: Sequence[str], terminal: Terminal) -> int:
     terminal.outlives_output = name in _WORK
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _cancel)
-    exit_code: int = arguments.run(arguments, terminal)
+    lists = bool(vars(arguments).get("lists"))
+    with terminal.listing() if lists else nullcontext():
+        exit_code: int = arguments.run(arguments, terminal)
+    _report_traffic(arguments.settings, terminal, is_list=lists)
     terminal.flush()
     return exit_code
+
+
+def _report_traffic(settings: Settings, terminal: Terminal, *, is_list: bool) -> None:
+    """With --verbose, what the command asked of stores behind a network."""
+    for one in settings.traffic or ():
+        from strongroom.base.quantities import counted, size_text
+
+        if not is_list:
+            terminal.emit(
+                {
+                    "type": "traffic",
+                    "repository": one.place,
+                    "requests": one.requests,
+                    "sent_bytes": one.sent_bytes,
+                    "received_bytes": one.received_bytes,
+                }
+            )
+        # Standard output may be that of a dump.
+        terminal.message_line(
+            f"{one.place}: {counted(one.requests, 'request')}, {size_text(one.sent_bytes)} sent, "
+            f"{size_text(one.received_bytes)} received"
+        )
+
+
+def _refuse_option_before(word: str) -> None:
+    """An unknown option with a value: the value was taken for the command."""
+    known = (*_VALUE_OPTIONS, *_PLAIN_OPTIONS)
+    if word not in known and "=" not in word and (text := unknown_option(word, known)):
+        raise UsageError(f"{text}; see `strongroom --help`")
 
 
 def _answer_without_command(name: str | None, rest: Sequence[str], terminal: Terminal) -> int:
@@ -261,11 +347,9 @@ def _answer_without_command(name: str | None, rest: Sequence[str], terminal: Ter
     elif name == "help" or "--help" in rest or "-h" in rest:
         terminal.document(overview())
     elif "--version" in rest:
-        from strongroom import __version__
-
         terminal.document(f"strongroom {__version__}\n")
     else:
-        raise UsageError("no command was given; see `strongroom --help`")
+        raise UsageError("no command given; see `strongroom --help`")
     terminal.flush()
     return EXIT_DONE
 
@@ -301,7 +385,7 @@ def _cancel(number: int, frame: FrameType | None) -> NoReturn:
     """Signal handler: CancelledError; a second signal of the same kind ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
     if number == signal.SIGTERM:
-        raise CancelledError("told to stop (SIGTERM)", EXIT_TERMINATED)
+        raise CancelledError("stopped by SIGTERM", EXIT_TERMINATED)
     raise CancelledError("interrupted")
 
 
@@ -328,13 +412,11 @@ def _report_bug(words: Sequence[str], terminal: Terminal, error: Exception) -> i
     import platform
     import traceback
 
-    from strongroom import __version__
-
     terminal.clear_live_line()
     terminal.messages.write("".join(traceback.format_exception(error)))
     text = (
-        f"this is a fault in Strongroom {__version__} (Python {platform.python_version()}), not "
-        "yours; nothing that was stored before is harmed. Please report it with the lines above: "
+        f"internal error in Strongroom {__version__} (Python {platform.python_version()}); stored "
+        "data is not affected. Please report it with the lines above: "
         f"{type(error).__name__}: {error}"
     )
     fault = StrongroomError(text)

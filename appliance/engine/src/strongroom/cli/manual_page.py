@@ -9,17 +9,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from strongroom import __version__
 from strongroom.cli.main import COMMAND_GROUPS, COMMANDS, command_parser
-from strongroom.cli.parser_description import describe
+from strongroom.cli.parser_description import (
+    ENVIRONMENT,
+    DescribedOption,
+    ParserDescription,
+    describe,
+)
 from strongroom.cli.settings import GLOBAL_OPTIONS_TITLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from strongroom.cli.parser_description import DescribedOption, ParserDescription
 
 
 def pages() -> dict[str, str]:
@@ -51,9 +51,11 @@ def _overview_page() -> str:
             lines += [".TP", rf"\fB{_roff(name)}\fR", f"{_roff(summary)}; see strongroom-{name}(1)"]
     lines += [
         ".SH ENVIRONMENT",
-        *(".TP", r"\fBSTRONGROOM_REPOSITORY\fR", "the repository, where --repo does not name it"),
-        *(".TP", r"\fBSTRONGROOM_PASSWORD\fR", "the passphrase, where no option states one"),
-        *(".TP", r"\fBXDG_CACHE_HOME\fR", "where the cache is kept, in the folder strongroom"),
+        *(
+            line
+            for name, text in ENVIRONMENT.items()
+            for line in (".TP", rf"\fB{name}\fR", _roff(text.replace("`", "")))
+        ),
         ".SH EXIT STATUS",
         "0 when all was done, 3 when some files could not be read, set or verified; every other",
         "code is a kind of error, listed in exit-codes.md of the documentation.",

@@ -10,6 +10,16 @@ from dataclasses import dataclass
 
 from strongroom.cli.settings import GLOBAL_OPTIONS_TITLE
 
+# The variables that commands read, and what they say.
+ENVIRONMENT = {
+    "STRONGROOM_REPOSITORY": "the repository, where `--repo` does not name it",
+    "STRONGROOM_PASSWORD": "the passphrase, where no option states one",
+    "STRONGROOM_PASSWORD_FILE": "the same: a file, whose first line it is",
+    "STRONGROOM_PASSWORD_COMMAND": "the same: a command that prints it; it gets no shell",
+    "STRONGROOM_DIRECTOR": "the director, where `--director` does not name it",
+    "XDG_CACHE_HOME": "where the cache is kept, in the folder `strongroom`",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class DescribedOption:

@@ -9,32 +9,24 @@ import os
 import shlex
 import stat
 import subprocess
-from typing import TYPE_CHECKING
 
-from strongroom.errors import UsageError
-from strongroom.printable import printable
-from strongroom.text_marks import has_typographic_quotes, plain_text
-
-if TYPE_CHECKING:
-    from strongroom.cli.settings import Settings
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import UsageError, os_errors
+from strongroom.base.printable import printable
+from strongroom.base.text_marks import has_typographic_quotes, plain_text
+from strongroom.cli.settings import Settings
+from strongroom.cli.terminal import Terminal
 
 GREATEST_SIZE_BYTES = 64 << 10
+WEAK_BELOW_CHARACTERS = 12
+WEAK_BELOW_KINDS = 3
 
 
 def passphrase_from_file(path: str, terminal: Terminal) -> bytes:
     """Give the first line of file `path`; warns if others may read it. Raises UsageError."""
-    try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                terminal.warn(
-                    f"others may read {printable(path)}; run `chmod 600 {printable(path)}`"
-                )
-            text = file.read(GREATEST_SIZE_BYTES)
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the passphrase: {printable(path)}: {error.strerror}"
-        ) from error
+    with os_errors(f"cannot read the passphrase: {printable(path)}"), open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            terminal.warn(f"others may read {printable(path)}; run `chmod 600 {printable(path)}`")
+        text = file.read(GREATEST_SIZE_BYTES)
     return _first_line(text, f"file {printable(path)}")
 
 
@@ -66,7 +58,7 @@ def given_passphrase(settings: Settings, terminal: Terminal) -> bytes | None:
         found = passphrase_from_command(settings.password_command)
     if found is not None:
         if has_typographic_quotes(found):
-            terminal.warn("the passphrase stands in typographic quotes, which are part of it")
+            terminal.warn("the passphrase has typographic quotes around it, which are part of it")
         return found
     if settings.password is not None:
         return _first_line(os.fsencode(settings.password), "variable STRONGROOM_PASSWORD")
@@ -80,7 +72,8 @@ def ask_passphrase(question: str) -> bytes:
     except OSError as error:
         raise UsageError(
             "no passphrase was given and there is no terminal to ask at; use --password-file, "
-            "--password-command or $STRONGROOM_PASSWORD"
+            "--password-command, $STRONGROOM_PASSWORD_FILE, $STRONGROOM_PASSWORD_COMMAND or "
+            "$STRONGROOM_PASSWORD"
         ) from error
     from getpass import getpass
 
@@ -93,11 +86,29 @@ def ask_passphrase(question: str) -> bytes:
 
 def choose_passphrase(question: str) -> bytes:
     """Ask for a new passphrase twice, until both answers are the same; raises UsageError."""
+    asked = question
     for _ in range(3):
-        first = ask_passphrase(question)
+        first = ask_passphrase(asked)
         if ask_passphrase("repeat the passphrase") == first:
             return first
+        asked = f"the two answers differ; {question}"
     raise UsageError("the two answers differed three times")
+
+
+def warn_if_weak(passphrase: bytes, terminal: Terminal) -> None:
+    """Warn of a new passphrase that is short and of one or two kinds of characters."""
+    text = passphrase.decode("utf-8", "replace")
+    kinds = {
+        "letter" if one.islower() else "capital" if one.isupper() else "digit" if one.isdigit()
+        else "other"
+        for one in text
+    }  # fmt: skip
+    if len(text) < WEAK_BELOW_CHARACTERS and len(kinds) < WEAK_BELOW_KINDS:
+        terminal.warn(
+            f"the passphrase is weak: it has fewer than {WEAK_BELOW_CHARACTERS} characters, and "
+            "few kinds of them. Anyone who copies the repository can try passphrases without "
+            "limit; use several random words (`strongroom key change` sets another passphrase)"
+        )
 
 
 def _first_line(text: bytes, origin: str) -> bytes:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from strongroom.errors import UsageError
-from strongroom.measure.profile import parse_profile, profile_json
-from strongroom.printable import printable
-
-if TYPE_CHECKING:
-    from strongroom.cli.settings import Settings
-    from strongroom.cli.terminal import Terminal
-    from strongroom.measure.profile import Profile
+from strongroom.base.errors import UsageError, os_errors
+from strongroom.base.printable import printable
+from strongroom.cli.measure.profile import Profile, parse_profile, profile_json
+from strongroom.cli.settings import Settings
+from strongroom.cli.terminal import Terminal
+from strongroom.net.identities.private_files import PUBLIC_MODE, write_file
 
 _NAME = "baseline.json"
 
@@ -25,9 +22,7 @@ def remember(profile: Profile, settings: Settings, terminal: Terminal) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        written = path.with_suffix(".new")
-        written.write_bytes(profile_json(profile))
-        os.replace(written, path)
+        write_file(os.fsencode(path), profile_json(profile), PUBLIC_MODE)
     except OSError as error:
         terminal.warn(f"{printable(str(path))} cannot be written: {error.strerror}")
 
@@ -43,10 +38,8 @@ def remembered(settings: Settings) -> Profile | None:
 
 def read_profile(path: str) -> Profile:
     """A profile that `baseline -o` wrote. Raises UsageError."""
-    try:
+    with os_errors(f"{printable(path)} cannot be read"):
         text = Path(path).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{printable(path)} cannot be read: {error.strerror}") from error
     try:
         return parse_profile(text)
     except UsageError as error:

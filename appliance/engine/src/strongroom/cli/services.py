@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
-from strongroom.errors import OperatingSystemError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from strongroom.base.errors import OperatingSystemError
 
 _SYSTEMD: Final = "/run/systemd/system"
 _PATIENCE_SECONDS: Final = 180

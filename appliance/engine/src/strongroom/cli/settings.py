@@ -1,23 +1,24 @@
 """Global options of every command: repository, keys, output; read once, at the edge.
 
 Command-line options win over the environment, of which only STRONGROOM_REPOSITORY,
-STRONGROOM_DIRECTOR, STRONGROOM_PASSWORD and the usual places of the cache and of the user's own
-settings (XDG_CACHE_HOME, XDG_CONFIG_HOME, HOME) are read, and, for tests with failing stores,
-STRONGROOM_STORE_FAULTS (its syntax: strongroom.stores.faults). Nothing deeper in the engine reads
-options or environment.
+STRONGROOM_DIRECTOR, STRONGROOM_PASSWORD (or _FILE, or _COMMAND) and the usual places of the cache
+and of the user's own settings (XDG_CACHE_HOME, XDG_CONFIG_HOME, HOME) are read, and, for tests with
+failing stores, STRONGROOM_STORE_FAULTS (strongroom.engine.stores.faults has its syntax). Nothing
+deeper reads options or environment.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from strongroom.errors import UsageError
+from strongroom.base.errors import UsageError
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import MutableMapping
-
+    from strongroom.engine.stores.shared_counts import Traffic
     from strongroom.net.control.messages import TlsMode
 
 
@@ -41,6 +42,10 @@ class Settings(NamedTuple):
     configuration_folder: bytes | None = None  # the user's own; None: there is no such place
     identity_folder: str | None = None  # our certificate, for a storage daemon
     tls_mode: TlsMode = "tls"
+    limit_upload: int = 0  # bytes a second; 0: no limit
+    limit_download: int = 0
+    # Of the stores behind a network that the command has opened.
+    traffic: list[Traffic] | None = None
 
 
 def add_global_options(parser: argparse.ArgumentParser, default: object = None) -> None:
@@ -49,7 +54,7 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
     `default` is argparse.SUPPRESS for the parsers of sub-commands, so that they keep the options
     given before the sub-command.
     """
-    from strongroom.knobs.table import TLS_MODE_DEFAULT, TLS_MODES, TLS_OPTION
+    from strongroom.engine.knobs.table import TLS_MODE_DEFAULT, TLS_MODES, TLS_OPTION
 
     group = parser.add_argument_group(GLOBAL_OPTIONS_TITLE)
     add = group.add_argument
@@ -58,21 +63,21 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
         "--repo",
         metavar="PLACE",
         default=default,
-        help="the repository: a folder, strongroom://HOST:PORT, or unix:SOCKET of a storage "
-        "daemon (else $STRONGROOM_REPOSITORY)",
+        help="the repository: a folder, ssh://HOST/PATH, sftp://HOST/PATH, s3://BUCKET/PREFIX, "
+        "strongroom://HOST:PORT, or unix:SOCKET of a storage daemon (else $STRONGROOM_REPOSITORY)",
     )
     add(
         "--password-file",
         metavar="FILE",
         default=default,
-        help="read the passphrase from the first line of FILE (else $STRONGROOM_PASSWORD, "
-        "else ask on a terminal)",
+        help="read the passphrase from the first line of FILE (else $STRONGROOM_PASSWORD_FILE, "
+        "$STRONGROOM_PASSWORD_COMMAND or $STRONGROOM_PASSWORD, else ask on a terminal)",
     )
     add(
         "--password-command",
         metavar="COMMAND",
         default=default,
-        help="read the passphrase from the output of COMMAND",
+        help="read the passphrase from the first line that COMMAND prints; it gets no shell",
     )
     add(
         "--key-file",
@@ -107,6 +112,18 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
         help="keep the cache in FOLDER (else in $XDG_CACHE_HOME/strongroom)",
     )
     add("--no-cache", action="store_true", default=default or False, help="keep no cache")
+    add(
+        "--limit-upload",
+        metavar="RATE",
+        default=default,
+        help="write to the repository with at most RATE a second: 20mb counts in 1000, 20m in 1024",
+    )
+    add(
+        "--limit-download",
+        metavar="RATE",
+        default=default,
+        help="read from the repository with at most RATE a second",
+    )
     # Commands that use the director have this option already, with the same meaning.
     if "--identity" not in parser._option_string_actions:  # noqa: SLF001
         add(
@@ -126,19 +143,27 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
 def read_settings(arguments: argparse.Namespace, environment: MutableMapping[str, str]) -> Settings:
     """Resolve the global options from `arguments` and `environment`.
 
-    Takes the passphrase out of `environment`, so that no command the engine starts inherits it.
-    Raises UsageError for a `--repo` without a value, which `--repo "$UNSET"` of a script is: it
-    must not become another repository.
+    Takes the passphrase, and how to get it, out of `environment`, so that no command the engine
+    starts inherits it. Raises UsageError for a `--repo` without a value, which `--repo "$UNSET"`
+    of a script is: it must not become another repository; and where the environment states several
+    passphrases.
     """
     if arguments.repo == "":
         raise UsageError("--repo is empty; leave it out to use $STRONGROOM_REPOSITORY")
-    password = environment.pop("STRONGROOM_PASSWORD", None)
-    told_otherwise = arguments.password_file or arguments.password_command or arguments.key_file
+    secret = _secret_of_environment(environment)
+    if arguments.password_file or arguments.password_command or arguments.key_file:
+        secret = _Secret(None, arguments.password_file, arguments.password_command)
+    elif sum(map(bool, secret)) > 1:
+        names = ("", "_FILE", "_COMMAND")
+        stated = [
+            f"$STRONGROOM_PASSWORD{name}" for name, one in zip(names, secret, strict=True) if one
+        ]
+        raise UsageError(f"{' and '.join(stated)} exclude each other; unset all but one")
     return Settings(
         repository=arguments.repo or environment.get("STRONGROOM_REPOSITORY") or None,
-        password=None if told_otherwise else password,
-        password_file=arguments.password_file,
-        password_command=arguments.password_command,
+        password=secret.password,
+        password_file=secret.file,
+        password_command=secret.command,
         key_file=arguments.key_file,
         cache_folder=_cache_folder(arguments, environment),
         director=environment.get("STRONGROOM_DIRECTOR") or None,
@@ -149,7 +174,40 @@ def read_settings(arguments: argparse.Namespace, environment: MutableMapping[str
         store_faults=environment.get("STRONGROOM_STORE_FAULTS"),
         identity_folder=arguments.identity,
         tls_mode=arguments.tls,
+        limit_upload=bytes_per_second_of(arguments.limit_upload),
+        limit_download=bytes_per_second_of(arguments.limit_download),
+        traffic=[] if arguments.verbose else None,
     )
+
+
+def bytes_per_second_of(text: str | None) -> int:
+    """A rate in bytes per second, 0 for no limit. Raises UsageError."""
+    if text is None or text.strip().lower() in ("none", "0"):
+        return 0
+    from strongroom.config.values.measures import size_bytes, speed_bytes_per_second
+
+    # As our own output writes them; the language of the configuration has no such units.
+    plain = re.sub("([kmgtpe])ib", r"\1", text, flags=re.IGNORECASE)
+    rate = speed_bytes_per_second(plain) or size_bytes(plain)
+    if not rate:
+        raise UsageError(f"{text!r} is not a rate; write 20mb/s, 500k (KiB a second) or none")
+    return rate
+
+
+class _Secret(NamedTuple):
+    """How the passphrase is stated: itself, by a file, by a command; None where not."""
+
+    password: str | None
+    file: str | None
+    command: str | None
+
+
+def _secret_of_environment(environment: MutableMapping[str, str]) -> _Secret:
+    """Take the passphrase out of `environment`; an empty file or command is none."""
+    password = environment.pop("STRONGROOM_PASSWORD", None)
+    file = environment.pop("STRONGROOM_PASSWORD_FILE", None) or None
+    command = environment.pop("STRONGROOM_PASSWORD_COMMAND", None) or None
+    return _Secret(password, file, command)
 
 
 def _cache_folder(

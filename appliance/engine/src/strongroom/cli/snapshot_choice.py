@@ -6,35 +6,33 @@ with the newest snapshots that the cache folder remembers (`repo.newest_known`).
 
 from __future__ import annotations
 
+import argparse
 import os
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from strongroom.cli.set_aside import name_set_aside
-from strongroom.cli.times import parse_moment
-from strongroom.clock import utc_text
-from strongroom.errors import (
+from strongroom.base.clock import utc_text
+from strongroom.base.errors import (
     DamageError,
     FalseSnapshotError,
     SetBackError,
     SnapshotNotFoundError,
 )
-from strongroom.printable import printable
-from strongroom.repo.listing.links import followed
-from strongroom.repo.newest_known import NewestKnown
-from strongroom.repo.object_owners import owner_of_object
-from strongroom.repo.set_aside import SetAside
-from strongroom.repo.snapshots import Snapshot, find_snapshot, select_snapshots
-from strongroom.stores.capabilities import found_false
+from strongroom.base.printable import printable
+from strongroom.cli.set_aside import name_set_aside
+from strongroom.cli.terminal import Terminal
+from strongroom.cli.times import parse_moment
+from strongroom.engine.repository.listing.links import followed
+from strongroom.engine.repository.newest_known import Behind, NewestKnown
+from strongroom.engine.repository.object_owners import owner_of_object
+from strongroom.engine.repository.set_aside import SetAside
+from strongroom.engine.repository.snapshots import Snapshot, find_snapshot, select_snapshots
+from strongroom.engine.stores.capabilities import found_false
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.repo.listing.reader import Listing
-    from strongroom.repo.newest_known import Behind
-    from strongroom.repo.repository import Repository
+    from strongroom.engine.repository.listing.reader import Listing
+    from strongroom.engine.repository.repository import Repository
 
 ROOT = b""
 
@@ -66,7 +64,7 @@ def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--false",
         action="store_true",
-        help="take a snapshot that was found false, too, if its whole id is given",
+        help="accept a snapshot that was found false, if its whole id is given",
     )
 
 
@@ -100,16 +98,20 @@ class SnapshotChoice:
     `false`. behind: clients of which the store shows less than this machine knows of.
     """
 
-    def __init__(self, arguments: argparse.Namespace, repository: Repository) -> None:
-        """Raises DamageError, StoreError, UsageError."""
+    def __init__(
+        self, arguments: argparse.Namespace, repository: Repository, *, anew: bool = False
+    ) -> None:
+        """anew: see `Repository.snapshots`. Raises DamageError, StoreError, UsageError."""
         ids = found_false(repository.store)
         self._repository = repository
         self._host: str | None = arguments.host
         # What was found false is listed as such, whether it decodes or not.
         self.set_aside = SetAside(ids)
-        everything = repository.snapshots(self.set_aside)
-        doubted = repository.store.doubted("snapshots") if len(self.set_aside) else frozenset()
-        self._damaged = [one for one in self.set_aside.names("snapshots") if one not in doubted]
+        everything = repository.snapshots(self.set_aside, anew=anew)
+        unverified = (
+            repository.store.unverified("snapshots") if len(self.set_aside) else frozenset()
+        )
+        self._damaged = [one for one in self.set_aside.names("snapshots") if one not in unverified]
         fitting = snapshot_filter(arguments)(everything)
         self.snapshots = [one for one in fitting if one.id not in ids]
         self.false = [one for one in fitting if one.id in ids]
@@ -153,7 +155,7 @@ class SnapshotChoice:
         if wanted == "latest" and self.behind and self._newest is not None:
             raise SetBackError(
                 f"{self.behind[0].text()}. Name a snapshot by its id instead of `latest`; or, if "
-                f"this state is the right one, remove {printable(self._newest.path)}"
+                f"this state is correct, remove {printable(self._newest.path)}"
             )
         begun = [one for one in self.false if wanted and one.id.startswith(wanted.lower())]
         if self._accepts_false and [one.id for one in begun] == [wanted]:
@@ -194,7 +196,7 @@ class SnapshotChoice:
         return find_snapshot([*self.snapshots, *self.false, *stubs], wanted)
 
     def forgotten(self, ids: Iterable[str]) -> None:
-        """Some were removed on purpose: nobody is to be warned that they are gone."""
+        """Some were removed on purpose: no one is to be warned that they are gone."""
         with suppress(OSError):
             if self._newest is not None:
                 self._newest.forget(ids, self._everything)
@@ -243,9 +245,9 @@ def path_in(
     repository: Repository, snapshot: Snapshot, path: bytes, *, enters: bool = False
 ) -> bytes:
     """The same for a command that has not read the listing yet."""
-    from strongroom.repo.listing.reader import Listing
+    from strongroom.engine.repository.listing.reader import Listing
 
-    reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
+    reader = repository.reader_of(snapshot, repository.kept_index())
     return found_path(Listing.of(snapshot, reader, takes_any_xattrs=True), path, enters=enters)
 
 

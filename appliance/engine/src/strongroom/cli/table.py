@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import Terminal
 
 _GAP = "  "
 
 
-class Column(NamedTuple):
-    """A heading, and whether its column is aligned to the right (numbers)."""
+def write_table(terminal: Terminal, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write `rows` under `headings`; empty columns are left out.
 
-    heading: str
-    to_the_right: bool = False
-
-
-def write_table(
-    terminal: Terminal, columns: Sequence[Column], rows: Iterable[Sequence[str]]
-) -> None:
-    """Write `rows` under the headings of `columns`; empty columns are left out."""
+    A column whose heading begins with `>` is aligned to the right (numbers).
+    """
     kept_rows = list(rows)
-    filled = [number for number in range(len(columns)) if any(row[number] for row in kept_rows)]
+    filled = [number for number in range(len(headings)) if any(row[number] for row in kept_rows)]
     if not filled:
         return
-    lines = [[columns[number].heading for number in filled]]
+    right = [headings[number].startswith(">") for number in filled]
+    lines = [[headings[number].removeprefix(">") for number in filled]]
     lines += [[row[number] for number in filled] for row in kept_rows]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    right = [columns[number].to_the_right for number in filled]
     for line in lines:
         cells = [
             cell.rjust(width) if to_the_right else cell.ljust(width)

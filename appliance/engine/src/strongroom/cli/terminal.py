@@ -5,8 +5,9 @@ provides both forms (`emit` and `line`) and the terminal picks the requested one
 
 Bytes inside an emitted object (names from a file system) become a string where they are UTF-8 and
 `{"base64": "..."}` where they are not, so that no name is lost or changed. Everything else is
-escaped by `strongroom.printable`: no name, whatever it holds, drives the terminal or makes a line
-of its own. Only colours and the live line are control codes, and only this module writes those.
+escaped by `strongroom.base.printable`: no name, whatever it holds, drives the terminal or makes its
+own line. Only colours and the live line are control codes, and only this module writes
+those.
 
 `_lock` guards both streams and the live line; any thread may write.
 """
@@ -17,20 +18,18 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Final, TextIO
+from typing import IO, Final, TextIO
 
-from strongroom.errors import OperatingSystemError, OutputClosedError
-from strongroom.printable import (
+from strongroom.base.errors import OperatingSystemError, OutputClosedError
+from strongroom.base.printable import (
     ShownStream,
     printable,
     printable_json,
     printable_lines,
     shown_stream,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _STYLES: Final = {
     "": "",
@@ -42,7 +41,7 @@ _STYLES: Final = {
 }
 _PLAIN: Final = "\x1b[0m"
 _INDENT: Final = "    "
-_CLOSED: Final = "nobody reads the output any more"
+_CLOSED: Final = "the output is no longer read"
 
 
 def abandon(stream: TextIO | ShownStream) -> None:
@@ -90,7 +89,8 @@ class Terminal:
         self.messages = shown_stream(sys.stderr if messages is None else messages)  # noqa: TID251
         self._lock = threading.RLock()
         self._live_width = 0
-        # Whether the command's work goes on when its output can no longer be written.
+        self._items: list[str] | None = None
+        # Whether the command's work continues when its output can no longer be written.
         self.outlives_output = False
         self._encode = json.JSONEncoder(
             ensure_ascii=False, separators=(",", ":"), default=_json_form
@@ -103,8 +103,26 @@ class Terminal:
 
     def emit(self, obj: dict[str, object]) -> None:
         """Write `obj` as one line of JSON if --json was given; values may hold bytes."""
-        if self.as_json:
-            self._write_output(printable_json(self._encode(obj)) + "\n")
+        if not self.as_json:
+            return
+        text = printable_json(self._encode(obj))
+        if self._items is None:
+            self._write_output(text + "\n")
+        else:
+            self._items.append(text)
+
+    @contextmanager
+    def listing(self) -> Iterator[None]:
+        """What is emitted inside is one JSON array, an item a line; an error ends it early."""
+        items = self._items = []
+        has_ended = False
+        try:
+            yield
+            has_ended = True
+        finally:
+            self._items = None
+            if self.as_json and (items or has_ended):
+                self._write_output("[" + ",\n".join(items) + "]\n")
 
     def line(self, text: str = "") -> None:
         """Write one line of the result as text; not with --json, not with --quiet."""
@@ -135,7 +153,7 @@ class Terminal:
 
     @contextmanager
     def raw_output(self) -> Iterator[IO[bytes]]:
-        """Standard output for bytes, where it is no terminal; flushed at the end.
+        """Standard output for bytes, where it is not a terminal; flushed at the end.
 
         Raises OutputClosedError when its reader has closed it.
         """
@@ -229,14 +247,14 @@ class Terminal:
         """Standard output cannot be written: say so once, or end the command.
 
         Raises OutputClosedError when its reader has closed it, OperatingSystemError, unless the
-        work is to go on.
+        work is to continue.
         """
         abandon(self.output)
         if not self.outlives_output:
             if isinstance(error, BrokenPipeError):
                 raise OutputClosedError(_CLOSED) from error
             raise OperatingSystemError(f"standard output: {error.strerror}") from error
-        self.warn(f"standard output cannot be written ({error.strerror}); the work goes on")
+        self.warn(f"standard output cannot be written ({error.strerror}); the command continues")
 
     def _write_message(self, text: str, *, controls: bool = False) -> None:
         try:
@@ -246,11 +264,11 @@ class Terminal:
                 self.messages.write(text)
             self.messages.flush()
         except OSError as error:
-            # The work is worth finishing even if nobody reads our messages.
+            # The work is worth finishing even if no one reads our messages.
             abandon(self.messages)
             if not self.outlives_output:
                 # What others read, such as the archive of a dump, holds no message.
                 return
-            text = f"standard error cannot be written ({error.strerror}); the work goes on"
+            text = f"standard error cannot be written ({error.strerror}); the command continues"
             self.emit({"type": "warning", "message": text})
             self.line(f"strongroom: warning: {text}")

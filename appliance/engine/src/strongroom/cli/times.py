@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from strongroom import clock
-from strongroom.clock import SECOND_NS
-from strongroom.errors import UsageError
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import UsageError
 
 
 def time_text(time_ns: int) -> str:
@@ -19,7 +19,7 @@ def parse_moment(text: str) -> int:
     """
     from datetime import datetime
 
-    from strongroom.jobs.upkeep.retention import parse_duration
+    from strongroom.engine.prune.retention import parse_duration
 
     stripped = text.strip()
     if stripped.startswith("@") and stripped[1:].removeprefix("-").isdecimal():

@@ -2,34 +2,77 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from strongroom import clock
-from strongroom.cli.quantities import size_text
-from strongroom.cli.table import Column, write_table
-from strongroom.measure.processor import machine
-from strongroom.measure.tuning.search import DEFAULTS
-from strongroom.printable import printable
+from strongroom.base import clock
+from strongroom.base.errors import UsageError, os_errors
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted, size_text
+from strongroom.cli.measure.processor import machine
+from strongroom.cli.measure.tuning.axes import inventory_value
+from strongroom.cli.measure.tuning.search import DEFAULTS, KnobChanges, Search
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
+from strongroom.engine.knobs.knob import Value
+from strongroom.engine.knobs.table import knob_named
+from strongroom.net.identities.private_files import PUBLIC_MODE, write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from strongroom.cli.measure.tuning.journal import Subject
 
-    from strongroom.cli.terminal import Terminal
-    from strongroom.knobs.knob import Value
-    from strongroom.measure.tuning.journal import Subject
-    from strongroom.measure.tuning.search import Search
+FILE_NAME: Final = "strongroom_tuning.yml"
+_HOST: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*\Z")
+
+
+def require_host(host: str) -> str:
+    """A name that may be a folder of host_vars. Raises UsageError."""
+    if not _HOST.match(host):
+        raise UsageError(
+            f"--host {printable(host)} is not a name of an inventory: letters, digits, dots, "
+            "dashes and underscores"
+        )
+    return host
+
+
+def inventory_text(condition: KnobChanges, evidence: Iterable[str]) -> str:
+    """The file: the evidence as comments, then the variables of the knobs that changed."""
+    lines = [
+        "# Written by `strongroom tune`; variables of the role strongroom.backup.agent.",
+        *(f"# {line}".rstrip() for line in evidence),
+        "---",
+    ]
+    variables = {
+        knob_named(name).variable: inventory_value(name, value) for name, value in condition.changes
+    }
+    # JSON's numbers, truths and quoted texts are YAML's.
+    lines += [f"{name}: {json.dumps(value)}" for name, value in sorted(variables.items())]
+    if not variables:
+        lines.append("{}")
+    return "\n".join(lines) + "\n"
+
+
+def write_inventory(folder: Path, host: str, text: str) -> Path:
+    """Write the file of a host; its path. Raises UsageError."""
+    path = folder / "host_vars" / host / FILE_NAME
+    with os_errors(
+        f"{printable(str(path))} cannot be written", then="; choose another folder with --inventory"
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(os.fsencode(path), text.encode(), PUBLIC_MODE)
+    return path
+
 
 _MEGA: Final = 1e6
 
 
 def show_search(search: Search, costs: dict[tuple[str, Value], float], terminal: Terminal) -> None:
     """The table, what settings cost, and the verdict."""
-    columns = (
-        Column("CONDITIONS"), Column("TIME", to_the_right=True),
-        Column("MEMORY", to_the_right=True), Column("NUMBER OF RUNS", to_the_right=True),
-        Column("STORED", to_the_right=True), Column("AGAINST DEFAULTS", to_the_right=True),
-    )  # fmt: skip
+    columns = ("CONDITIONS", ">TIME", ">MEMORY", ">NUMBER OF RUNS", ">STORED", ">AGAINST DEFAULTS")
     usual = search.median_seconds(DEFAULTS)
     terminal.line()
     write_table(
@@ -63,7 +106,7 @@ def verdict(search: Search) -> str:
     """What came out, in one sentence."""
     ended = "" if search.is_finished else "; the time was up, --resume continues"
     if search.best == DEFAULTS:
-        return f"nothing that was tried is faster than the defaults{ended}"
+        return f"no setting that was tried is faster than the defaults{ended}"
     return f"{search.best.text}: {search.gain:.2f} times as fast as the defaults{ended}"
 
 
@@ -79,16 +122,16 @@ def evidence(
     )
     yield (
         f"{'a sample of ' if subject.is_sample else ''}{printable(subject.folder)}: "
-        f"{subject.files:,} files, {size_text(subject.size_bytes)}, "
+        f"{counted(subject.files, 'file')}, {size_text(subject.size_bytes)}, "
         f"{'cold' if subject.is_cold else 'warm'} caches"
         + (f", a link of {link[0]:g} ms and {link[1] / _MEGA:g} MB/s" if link else "")
     )
-    counted = {"first": "a first backup", "unchanged": "an unchanged backup"}
-    yield f"time of {counted.get(subject.backup, 'a first and an unchanged backup')}, medians:"
+    backups = {"first": "a first backup", "unchanged": "an unchanged backup"}
+    yield f"time of {backups.get(subject.backup, 'a first and an unchanged backup')}, medians:"
     for condition, seconds, memory, stored, runs in search.table():
         yield (
             f"  {condition.text}: {seconds:.2f} s, {size_text(memory)} memory, "
-            f"{size_text(stored)} stored, {runs} run{'s'[: runs != 1]}"
+            f"{size_text(stored)} stored, {counted(runs, 'run')}"
         )
     for (name, value), ratio in costs.items():
         yield f"  {_cost_text(name, value, ratio)}"

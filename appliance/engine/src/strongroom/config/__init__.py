@@ -2,7 +2,7 @@
 
 From bottom to top, each package importing only from those above it here:
 
-    table       the one table of directives (schema, keywords, dialects); it drives the rest
+    table       the one table of directives (schema, types, dialects); it drives the rest
     language    text to statements: files within bounds, what an `@` means, lexer, grammar
                 (pyparsing over kinds of tokens), diagnostics with their places
     values      parts of a statement to typed values; pyparsing where a value has its own grammar
@@ -10,9 +10,9 @@ From bottom to top, each package importing only from those above it here:
                 reads all files of a component, and the printer of the canonical layout
     model, resolve
                 references, JobDefs, defaults: the frozen result, read by the name of a directive
-    settings    what a director is told, as frozen dataclasses with types, made once at load
-    feasibility what a well-formed configuration says that its daemon could not carry out
-    reports     what is said about a configuration: effective values, effects, differences,
+    settings    what a director is set to, as frozen dataclasses with types; built once at load, and
+                checked for what a daemon could not carry out
+    reports     what is reported of a configuration: effective values, effects, differences,
                 conversion from Bareos and Bacula, JSON Schema, the reference documentation
 
 `strongroom.cli.commands.config` is their command line.

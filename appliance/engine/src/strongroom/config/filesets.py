@@ -1,4 +1,4 @@
-"""FileSet resources of a configuration as the specification that agents are told.
+"""FileSet resources of a configuration as the specification that agents get.
 
 `File = <list` and `File = |command` are read here, where the director (or the command line) runs.
 """
@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from strongroom.errors import ConfigurationError, UsageError
-from strongroom.filesets.lists import listed_lines
-from strongroom.filesets.spec import FileSetInclude, FileSetSpec
+from strongroom.base.errors import ConfigurationError, UsageError
+from strongroom.engine.filesets.spec import FileSetInclude, FileSetSpec
+from strongroom.engine.sources.shell import listed_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from strongroom.config.model import Resource
     from strongroom.config.settings.fileset import FileSetSettings
 

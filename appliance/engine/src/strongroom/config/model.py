@@ -1,10 +1,10 @@
 """The configuration as it was resolved: frozen resources whose directives are read by name.
 
-    configuration = load("/etc/strongroom")
+    configuration = load("/etc/strongroom")  (of `resolve`)
     job = configuration.director.of_type("Job")["nightly"]
     job.number("max_run_time_seconds")                 -> 7200
     job.reference("fileset").blocks("include")         -> the Include blocks of its FileSet
-    job.origin("max_run_time_seconds")                 -> where that was said, and by whom
+    job.origin("max_run_time_seconds")                 -> where that was set, and by whom
 
 Names of attributes come from the directive table: the directive's in snake case, with its unit
 (`_seconds`, `_bytes`, `_bytes_per_second`). Each is read by a method that says its type; what was
@@ -16,20 +16,21 @@ settings of it.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from functools import cache, cached_property
+from typing import Any, TypeVar
 
-from strongroom.config.table.keywords import KEYWORDS
-from strongroom.config.table.schema import DAEMON_RESOURCES, REFERENCE_TYPES, schema
-from strongroom.config.values.destinations import Destination
+from strongroom.config.table.schema import (
+    DAEMON_RESOURCES,
+    ComponentSpec,
+    DirectiveSpec,
+    ResourceSpec,
+    schema,
+)
+from strongroom.config.trees.tree import Block, ComponentTree, Directive
+from strongroom.config.values.forms import Destination
 from strongroom.config.values.measures import duration_seconds, size_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from strongroom.config.table.schema import ComponentSpec, DirectiveSpec, ResourceSpec
-    from strongroom.config.trees.tree import Block, ComponentTree, Directive
 
 _Value = TypeVar("_Value")
 
@@ -38,19 +39,6 @@ MAXIMUM_INHERITANCE = 32
 _INHERITING = frozenset(("Job", "JobDefs"))
 _NOT_INHERITED = frozenset(("name", "description", "jobdefs", "clientgroup"))
 _SCRIPT_TYPES = frozenset(("RUNSCRIPT", "SHRTRUNSCRIPT"))
-_TUPLE_TYPES = frozenset(
-    (
-        "ACL",
-        "ALIST_RES",
-        "ALIST_STR",
-        "AUDIT",
-        "FOLDERS",
-        "NOTICE_EVENTS",
-        "PLUGIN_NAMES",
-        "STR_VECTOR",
-    )
-)
-_LISTS_WITH_DEFAULTS = frozenset(("FOLDERS", "NOTICE_EVENTS"))
 _OPTION_DEFAULTS = {"aclsupport": True, "xattrsupport": True, "hardlinks": False}
 
 
@@ -70,36 +58,18 @@ class Origin:
         return f"{place} (from JobDefs {self.inherited_from})" if self.inherited_from else place
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Resource:
-    """A resource, or a block within one; frozen."""
+    """A resource, or a block within one; frozen. block: what was parsed."""
 
-    __slots__ = ("_block", "_component", "_lineage", "_said")
-    _block: Block
-    _component: ComponentConfiguration
-    _lineage: tuple[Resource, ...] | None
-    _said: Collection[str] | None
-
-    def __init__(self, block: Block, component: ComponentConfiguration) -> None:
-        object.__setattr__(self, "_block", block)
-        object.__setattr__(self, "_component", component)
-        object.__setattr__(self, "_lineage", None)
-        object.__setattr__(self, "_said", None)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        message = f"a configuration is frozen; {name} cannot be set"
-        raise AttributeError(message)
-
-    def __delattr__(self, name: str) -> NoReturn:
-        message = f"a configuration is frozen; {name} cannot be deleted"
-        raise AttributeError(message)
+    block: Block
+    component: ComponentConfiguration
 
     def value(self, name: str) -> object:
         """The value of an attribute: what was set or inherited, or its default."""
-        spec = self._block.spec.by_attribute.get(name) or self._spec(name)
-        if self._said is None:
-            object.__setattr__(self, "_said", self._keys_said())
-        # Most of what may be said is not, so this is what reading a large configuration takes.
-        if spec.key not in (self._said or ()) and spec.type != "MSGS":
+        spec = self.block.spec.by_attribute.get(name) or self._spec(name)
+        # Most of what may be given is not, so this is what reading a large configuration takes.
+        if spec.key not in self._keys_given and spec.type != "MSGS":
             return self._default(spec)
         return self._value(spec)
 
@@ -127,19 +97,14 @@ class Resource:
         """The resource that is named."""
         return _typed(self, name, Resource)
 
-    def references(self, name: str) -> tuple[Resource, ...]:
-        """The resources that are named, in their order."""
-        found = _typed(self, name, tuple) or ()
-        return tuple(one for one in found if isinstance(one, Resource))
-
     def blocks(self, name: str) -> tuple[Resource, ...]:
-        """The blocks of this name, in their order."""
+        """The blocks of this name, or the resources that are named, in their order."""
         found = _typed(self, name, tuple) or ()
         return tuple(one for one in found if isinstance(one, Resource))
 
     def within(self, block: Block) -> Resource:
-        """A block that stands in this resource, as a resource of its own."""
-        return Resource(block, self._component)
+        """A block that is in this resource, as its own resource."""
+        return Resource(block, self.component)
 
     def name_of(self, name: str) -> str:
         """The name of the resource that is named; "" without one."""
@@ -148,7 +113,7 @@ class Resource:
 
     def names_of(self, name: str) -> tuple[str, ...]:
         """The names of the resources that are named, in their order."""
-        return tuple(one.name for one in self.references(name))
+        return tuple(one.name for one in self.blocks(name))
 
     def directives(self, name: str) -> tuple[Directive, ...]:
         """The directives that say the value of an attribute, own or inherited."""
@@ -160,28 +125,23 @@ class Resource:
     @property
     def type(self) -> str:
         """The type as the table spells it; the `Type` of a Job is its `job_type`."""
-        return self._block.spec.name
+        return self.block.spec.name
 
     @property
     def job_type(self) -> str | None:
         """The `Type` of a Job or JobDefs: Backup, Verify, Restore and so on."""
-        spec = self._block.spec.by_key.get("type")
+        spec = self.block.spec.by_key.get("type")
         return self._value(spec) if spec is not None else None
 
     @property
     def name(self) -> str:
         """Its Name; "" for a block within a resource."""
-        return self._block.name
+        return self.block.name
 
     @property
     def spec(self) -> ResourceSpec:
         """Its entry in the table."""
-        return self._block.spec
-
-    @property
-    def block(self) -> Block:
-        """What was parsed."""
-        return self._block
+        return self.block.spec
 
     def is_set(self, name: str) -> bool:
         """Whether the attribute was set or inherited, not a default."""
@@ -197,27 +157,25 @@ class Resource:
         inherited = "" if owner is self else owner.name
         return Origin(kind, directive.source.path, directive.line, inherited)
 
+    @cached_property
     def lineage(self) -> tuple[Resource, ...]:
         """The resource and what it inherits from, nearest first; MAXIMUM_INHERITANCE ends it."""
-        if self._lineage is None:
-            found = [self]
-            above = self._block.last("jobdefs")
-            while above is not None and len(found) <= MAXIMUM_INHERITANCE:
-                owner = self._component.find("JobDefs", above.value)
-                if owner is None:
-                    break
-                found.append(owner)
-                above = owner.block.last("jobdefs")
-            object.__setattr__(self, "_lineage", tuple(found))
-        assert self._lineage is not None
-        return self._lineage
+        found = [self]
+        above = self.block.last("jobdefs")
+        while above is not None and len(found) <= MAXIMUM_INHERITANCE:
+            owner = self.component.find("JobDefs", above.value)
+            if owner is None:
+                break
+            found.append(owner)
+            above = owner.block.last("jobdefs")
+        return tuple(found)
 
     @property
     def destinations(self) -> tuple[Destination, ...]:
-        """Of Messages: all destinations in order, each with the command that stood before it."""
+        """Of Messages: all destinations in order, each with the command that was before it."""
         commands: dict[str, str] = {}
         found = []
-        for directive in self._block.directives:
+        for directive in self.block.directives:
             if isinstance(directive.value, Destination):
                 kind = directive.spec.code
                 which = "operatorcommand" if kind == "operator" else "mailcommand"
@@ -234,7 +192,7 @@ class Resource:
         return tuple(found)
 
     def _spec(self, name: str) -> DirectiveSpec:
-        spec = self._block.spec.by_attribute.get(name)
+        spec = self.block.spec.by_attribute.get(name)
         if spec is None:
             message = f"{self.type} has no directive of this name: {name}"
             raise AttributeError(message, name=name, obj=self)
@@ -243,9 +201,9 @@ class Resource:
     def _found(self, spec: DirectiveSpec) -> list[tuple[Directive, Resource]]:
         """The directives that make the value of `spec`, and whose they are."""
         found: list[tuple[Directive, Resource]] = []
-        # Job and JobDefs have tables of their own with the same keys.
-        inherits = self._block.spec.name in _INHERITING and spec.key not in _NOT_INHERITED
-        for owner in self.lineage() if inherits else (self,):
+        # Job and JobDefs have their own tables with the same keys.
+        inherits = self.block.spec.name in _INHERITING and spec.key not in _NOT_INHERITED
+        for owner in self.lineage if inherits else (self,):
             last = owner.block.by_key.get(spec.key)
             if last is None:
                 continue
@@ -257,11 +215,12 @@ class Resource:
                 break
         return found
 
-    def _keys_said(self) -> Collection[str]:
+    @cached_property
+    def _keys_given(self) -> Collection[str]:
         """Keys of all directives that are there, inherited ones included."""
-        if self._block.spec.name not in _INHERITING:
-            return self._block.by_key
-        return {key for owner in self.lineage() for key in owner.block.by_key}
+        if self.block.spec.name not in _INHERITING:
+            return self.block.by_key
+        return {key for owner in self.lineage for key in owner.block.by_key}
 
     def _value(self, spec: DirectiveSpec) -> Any:
         if spec.type == "MSGS":
@@ -270,25 +229,25 @@ class Resource:
         if not found:
             return self._default(spec)
         if spec.block:
-            return tuple(Resource(value, self._component) for value in found)
-        if spec.type in _TUPLE_TYPES:
+            return tuple(Resource(value, self.component) for value in found)
+        if spec.kind.is_list:
             entries = tuple(entry for value in found for entry in value)
             if spec.type != "ALIST_RES":
                 return entries
-            return tuple(self._component.find(REFERENCE_TYPES[spec.code], one) for one in entries)
+            return tuple(self.component.find(spec.code, one) for one in entries)
         if spec.repeatable:
             return tuple(found)
         if spec.type == "RES":
-            return self._component.find(REFERENCE_TYPES[spec.code], found[-1])
+            return self.component.find(spec.code, found[-1])
         return found[-1]
 
     def _default(self, spec: DirectiveSpec) -> Any:
         if spec.repeatable:
-            return typed_default(spec) if spec.type in _LISTS_WITH_DEFAULTS and spec.default else ()
+            return typed_default(spec) if spec.kind.is_list and spec.default else ()
         if spec.type == "OPTION":
             return _OPTION_DEFAULTS.get(spec.key)
         if spec.key == "catalog" and self.type == "Client":
-            return self._component.first("Catalog")
+            return self.component.first("Catalog")
         return typed_default(spec)
 
 
@@ -296,30 +255,29 @@ def _typed(resource: Resource, name: str, kind: type[_Value]) -> _Value | None:
     value = resource.value(name)
     if value is None or isinstance(value, kind):
         return value
-    message = f"{name} of {resource.type} is no {kind.__name__}"
+    message = f"{name} of {resource.type} is not a {kind.__name__}"
     raise TypeError(message)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ComponentConfiguration:
-    """All resources of one component; frozen."""
+    """All resources of one component; frozen. tree: what was parsed."""
 
-    __slots__ = ("_by_type", "_tree", "spec")
-    _by_type: dict[str, dict[str, Resource]]
-    _tree: ComponentTree
-    spec: ComponentSpec
+    tree: ComponentTree
 
-    def __init__(self, tree: ComponentTree) -> None:
-        spec = schema().components[tree.component]
-        by_type: dict[str, dict[str, Resource]] = {one.name: {} for one in spec.resources.values()}
-        object.__setattr__(self, "spec", spec)
-        object.__setattr__(self, "_tree", tree)
-        object.__setattr__(self, "_by_type", by_type)
-        for block in tree.blocks:
+    @property
+    def spec(self) -> ComponentSpec:
+        """Its entry in the table."""
+        return schema().components[self.tree.component]
+
+    @cached_property
+    def _by_type(self) -> dict[str, dict[str, Resource]]:
+        by_type: dict[str, dict[str, Resource]] = {
+            one.name: {} for one in self.spec.resources.values()
+        }
+        for block in self.tree.blocks:
             by_type[block.spec.name].setdefault(block.name, Resource(block, self))
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        message = f"a configuration is frozen; {name} cannot be set"
-        raise AttributeError(message)
+        return by_type
 
     def of_type(self, type_name: str) -> Mapping[str, Resource]:
         """The resources of a type by name, in reading order."""
@@ -343,52 +301,21 @@ class ComponentConfiguration:
         """All resources by type, in reading order within one."""
         return tuple(one for group in self._by_type.values() for one in group.values())
 
-    @property
-    def tree(self) -> ComponentTree:
-        """What was parsed."""
-        return self._tree
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """What a path says; a component that is not there is None."""
-
-    director: ComponentConfiguration | None = None
-    storage: ComponentConfiguration | None = None
-    agent: ComponentConfiguration | None = None
-    console: ComponentConfiguration | None = None
-    monitor: ComponentConfiguration | None = None
-    machine: ComponentConfiguration | None = None
-
-    @property
-    def components(self) -> dict[str, ComponentConfiguration]:
-        """Those that are there, by name."""
-        named = {
-            "director": self.director,
-            "storage": self.storage,
-            "agent": self.agent,
-            "console": self.console,
-            "monitor": self.monitor,
-            "machine": self.machine,
-        }
-        return {name: one for name, one in named.items() if one is not None}
-
 
 @cache
 def typed_default(spec: DirectiveSpec) -> Any:
     """The default of a directive, typed as its values are."""
-    text = spec.default
-    if spec.type in ("BOOL", "BIT", "RUNSCRIPT_BOOL"):
+    text, kind = spec.default, spec.kind
+    if kind.value == "boolean":
         return text is not None and text.lower() in ("true", "yes", "on")
     if text is None:
         return None
-    if spec.type in ("PINT16", "PINT32", "INT32", "ADDRESSES_PORT"):
+    if kind.value in ("number", "port"):
         return int(text)
-    if spec.type in _LISTS_WITH_DEFAULTS:
+    if kind.is_list:
         return tuple(text.split(", "))
-    if spec.type == "TIME":
+    if kind.value == "duration":
         return duration_seconds(text)
-    if spec.type in ("SIZE32", "SIZE64", "MAXBLOCKSIZE"):
+    if kind.value == "size":
         return size_bytes(text)
-    words = KEYWORDS.get(spec.type, ())
-    return next((word for word in words if word.lower() == text.lower()), text)
+    return next((word for word in kind.words if word.lower() == text.lower()), text)

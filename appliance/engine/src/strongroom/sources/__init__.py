@@ -1,6 +1,6 @@
 """Where the content of a snapshot comes from: files, standard input, a command, plugins.
 
-What is imported here is for plugins (docs/reference/sources.md); the engine imports the
+What is imported here is for plugins (docs/reference/filesets.md); the engine imports the
 modules themselves.
 """
 

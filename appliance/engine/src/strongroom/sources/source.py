@@ -8,14 +8,13 @@ incomplete stream is never made.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from errno import ENOENT
+from typing import Final, NamedTuple, Protocol
 
-from strongroom.errors import UsageError
-from strongroom.printable import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from strongroom.base.errors import UsageError
+from strongroom.base.printable import printable
 
 DEFAULT_STREAM_NAME: Final = b"stdin"
 STREAM_MODE: Final = 0o600
@@ -76,3 +75,23 @@ def checked_name(name: bytes) -> bytes:
         shown = printable(name)
         raise UsageError(f"{shown!r} cannot be the name of a file in a snapshot")
     return name
+
+
+# Of a whole file system, see `engine.scan.mounts.unsized_devices`.
+UNSIZED: Final = (
+    "files there have size 0, so their content is not backed up; leave it out with "
+    "--one-file-system or --exclude, or read single files with --stdin"
+)
+
+
+class Problem(NamedTuple):
+    """Something that could not be read, or changed while it was."""
+
+    path: bytes
+    errno: int
+    text: str
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the snapshot is still complete: the entry vanished before it was read."""
+        return self.errno == ENOENT

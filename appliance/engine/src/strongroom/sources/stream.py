@@ -5,15 +5,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
-from strongroom.errors import SourceError
-from strongroom.sources.source import STREAM_MODE, checked_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from strongroom.sources.source import SourceRequest, Stream
+from strongroom.base.errors import SourceError
+from strongroom.sources.source import STREAM_MODE, SourceRequest, Stream, checked_name
 
 _PIPE_BYTES: Final = 1 << 20
 
@@ -25,7 +21,7 @@ class StandardInputSource:
         self._name = checked_name(request.stream_name)
 
     def paths(self) -> tuple[bytes, ...]:
-        """None."""
+        """Standard input is not a path."""
         return ()
 
     def streams(self) -> Iterator[Stream]:

@@ -13,7 +13,7 @@ import pytest
 from kit.command import Command
 from kit.iperf3_server import iperf3_server
 from kit.storage_site import StorageSite
-from strongroom.measure.verdict import START_SECONDS
+from strongroom.cli.measure.verdict import START_SECONDS
 
 QUICK = ("--seconds", "0.05", "--skip", "disk")
 
@@ -66,7 +66,7 @@ def test_it_says_what_bounds_a_backup_and_writes_a_page(command, tree, tmp_path)
         "baseline", "--dir", str(tree), *QUICK, "--html", str(page), "-o", str(text)
     ).stdout
     assert "a full backup: " in shown
-    assert " is the bound: " in shown
+    assert " is the bottleneck: " in shown
     assert "zstd1" in shown
     assert re.search(r"^AES: (accelerated|not).*; SHA: (accelerated|not)", shown, re.MULTILINE)
     assert json.loads(text.read_text())["tree"]["files"] == 20
@@ -222,9 +222,7 @@ def test_without_a_baseline_there_is_nothing_to_compare_with(command, tree):
     shown = command.run("backup", "-v", str(tree), key_file=command.restore_key).stdout
     assert "predicted" not in shown
     outcome = command.run("baseline", "--compare", "last", exit_code=2)
-    assert (
-        "nothing was measured here yet: run `strongroom baseline --dir DIR` first" in outcome.stderr
-    )
+    assert "no measurement yet: run `strongroom baseline --dir DIR` first" in outcome.stderr
 
 
 def test_machines_are_compared_on_one_page(command, tree, tmp_path):
@@ -245,7 +243,7 @@ def test_machines_are_compared_on_one_page(command, tree, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--dir", "/none"], 2, "--dir /none is no folder"),
+        (["--dir", "/none"], 2, "--dir /none is not a folder"),
         (["--seconds", "0"], 2, "--seconds is between 0.05 and 60"),
         *(
             (["--server", server, *QUICK], 2, f"--server {server}: a storage daemon is named as ")
@@ -255,11 +253,11 @@ def test_machines_are_compared_on_one_page(command, tree, tmp_path):
         (["--iperf3", "http://vault", *QUICK], 2, "a server of iperf3 is named as HOST or HOST"),
         (["--server", "strongroom://vault", *QUICK], 2, "give --identity FOLDER"),
         (["--skip", "everything"], 2, "invalid choice"),
-        (["--fleet", "/none"], 2, "--fleet makes a page: say where with --html FILE"),
+        (["--fleet", "/none"], 2, "--fleet writes a page: add --html FILE"),
         (["--fleet", "/none", "--html", "x"], 2, "/none cannot be read"),
         (["--profile", "/none"], 2, "--profile goes with --compare"),
         (["--compare", "last", "--profile", "/none"], 2, "/none cannot be read"),
-        (["--compare", "last", "--profile", "/etc/hostname"], 2, "this is no profile that"),
+        (["--compare", "last", "--profile", "/etc/hostname"], 2, "not a profile of"),
         # Measured first, this would take half an hour.
         (["--seconds", "60", "--html", "/none/x"], 2, "/none/x cannot be written"),
         (["--seconds", "60", "-o", "/none/x"], 2, "/none/x cannot be written"),

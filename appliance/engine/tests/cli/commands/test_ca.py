@@ -1,6 +1,5 @@
 """`strongroom ca`, as an operator uses it."""
 
-import json
 import os
 import pwd
 import stat
@@ -11,14 +10,15 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from kit.appliance_keys import appliance_key_text, client_of
 from kit.command import Command
+from kit.json_output import objects_of
 from kit.tiny_backup import new_repository
-from strongroom.errors import PeerRefusedError, UsageError, WrongKeyError
+from strongroom.base.errors import PeerRefusedError, UsageError, WrongKeyError
+from strongroom.engine.repository.keys.files import export_key
+from strongroom.engine.stores.local import LocalStore
 from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.enrolments import new_certificate
 from strongroom.net.identities.identity import Identity, certificate_request, new_key
 from strongroom.net.identities.trust import Trust
-from strongroom.repo.keys.files import export_key
-from strongroom.stores.local import LocalStore
 
 
 class Operator:
@@ -32,7 +32,7 @@ class Operator:
         return self._command.run("ca", action, "--ca", str(self.folder / "ca"), *words, **options)
 
     def objects(self, action, *words):
-        return [json.loads(line) for line in self.run(action, *words, "--json").stdout.splitlines()]
+        return objects_of(self.run(action, *words, "--json").stdout)
 
     @property
     def authority(self):

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kit.ports import free_port
+from strongroom.base.errors import EXIT_DONE, UsageError
 from strongroom.cli.commands.completion import SHELLS
 from strongroom.cli.main import COMMANDS
-from strongroom.errors import EXIT_DONE, UsageError
 
 PROGRAMS = str(Path(sys.executable).parent)
 

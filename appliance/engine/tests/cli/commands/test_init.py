@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kit.command import PASSPHRASE, Command
-from strongroom.errors import RepositoryExistsError, UsageError
+from strongroom.base.errors import RepositoryExistsError, UsageError
 
 
 @pytest.fixture
@@ -22,9 +22,19 @@ def secret(command):
 
 def test_a_new_repository_opens_and_says_how_to_go_on(bare):
     answer = bare.run("init", *secret(bare))
-    assert "Keep the passphrase" in answer.stdout
+    assert "Keep a copy of the passphrase" in answer.stdout
     assert f"strongroom key export-put put.key --repo {bare.repository}" in answer.stdout
     assert bare.run("snapshots", *secret(bare)).stdout == "0 snapshots\n"
+
+
+def test_commands_that_are_shown_can_be_pasted_into_a_shell(tmp_path):
+    folder = tmp_path / "store & more"
+    folder.mkdir()
+    command = Command(folder)
+    shown = command.run("init", *secret(command)).stdout
+    assert f"put.key --repo '{command.repository}'" in shown
+    again = command.run("init", *secret(command), exit_code=RepositoryExistsError.exit_code)
+    assert f"snapshots --repo '{command.repository}'`" in again.stderr
 
 
 def test_a_second_init_changes_nothing(bare):
@@ -32,6 +42,7 @@ def test_a_second_init_changes_nothing(bare):
     before = bare.stored_objects()
     answer = bare.run("init", *secret(bare), exit_code=RepositoryExistsError.exit_code)
     assert "already" in answer.stderr
+    assert f"`strongroom snapshots --repo {bare.repository}`" in answer.stderr
     assert bare.stored_objects() == before
 
 
@@ -44,6 +55,40 @@ def test_a_folder_that_holds_something_else_is_left_alone(bare):
     assert sorted(os.listdir(bare.repository)) == ["Full-0001", "lost+found"]
     (bare.repository / "Full-0001").unlink()
     bare.run("init", *secret(bare))
+
+
+@pytest.mark.parametrize("config", [b"[repository]\nversion = 1\n", bytes(155), b""])
+def test_a_repository_of_another_program_is_not_taken_for_ours(bare, config):
+    (bare.repository / "data").mkdir(parents=True)
+    (bare.repository / "config").write_bytes(config)
+    answer = bare.run("init", *secret(bare), exit_code=RepositoryExistsError.exit_code)
+    assert "Choose an empty folder" in answer.stderr
+    assert (bare.repository / "config").read_bytes() == config
+    assert sorted(os.listdir(bare.repository)) == ["config", "data"]
+
+
+def test_a_folder_of_settings_is_left_alone(bare):
+    (bare.repository / "config").mkdir(parents=True)
+    answer = bare.run("init", *secret(bare), exit_code=RepositoryExistsError.exit_code)
+    assert "holds something else (config)" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("passphrase", "is_weak"),
+    [
+        ("sesame", True),
+        ("sesame2026", True),
+        ("päßwörter", True),
+        ("Sesame-2026", False),
+        ("open sesame please", False),
+    ],
+)
+def test_a_weak_passphrase_is_warned_of_and_taken(bare, passphrase, is_weak):
+    bare.passphrase_file.write_text(f"{passphrase}\n")
+    answer = bare.run("init", *secret(bare))
+    assert ("the passphrase is weak" in answer.stderr) == is_weak
+    assert passphrase not in answer.stderr
+    bare.run("snapshots", *secret(bare))
 
 
 def test_no_repository_is_made_among_devices(bare):
@@ -125,4 +170,5 @@ def test_answers_that_differ_are_asked_for_again(bare):
     answers = ["one", "other", PASSPHRASE, PASSPHRASE]
     exit_code, shown = answer_questions(bare, ["init"], answers)
     assert exit_code == 0, shown
+    assert shown.count("the two answers differ") == 1
     bare.run("snapshots", *secret(bare))

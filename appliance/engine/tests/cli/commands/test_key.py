@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from strongroom.errors import KeyRightError, UsageError, WrongKeyError
+from strongroom.base.errors import KeyRightError, UsageError, WrongKeyError
 
 
 @pytest.fixture
@@ -77,6 +77,16 @@ def test_a_change_needs_the_old_passphrase(command, second):
     )  # fmt: skip
     command("key", "change", "--new-password-file", str(second), exit_code=UsageError.exit_code)
     assert opens(command, command.passphrase_file)
+
+
+def test_a_weak_new_passphrase_is_warned_of(command, tmp_path):
+    weak = tmp_path / "weak"
+    weak.write_text("sesame\n")
+    weak.chmod(0o600)
+    words = ("key", "add", "--new-password-file", str(weak))
+    added = command.run(*words, key_file=command.restore_key)
+    assert "the passphrase is weak" in added.stderr
+    assert opens(command, weak)
 
 
 def test_an_exported_restore_key_brings_back_a_lost_passphrase(command, second):

@@ -2,17 +2,14 @@
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kit.command import Command
-from strongroom.errors import CheckFailedError, UsageError
-
-if TYPE_CHECKING:
-    import subprocess
+from strongroom.base.errors import CheckFailedError, SetAsideError, UsageError
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -74,6 +71,14 @@ def test_check_finds_damage_and_repair_names_the_files(strongroom, folder):
     assert "nothing to repair" in strongroom("repair").stdout
 
 
+def test_check_names_a_pack_that_is_gone(strongroom, folder):
+    packs = [path for path in (folder / "repository" / "packs").rglob("*") if path.is_file()]
+    packs[0].unlink()
+    done = strongroom("check", "--json", expected=CheckFailedError.exit_code)
+    finding = lines(done)[0]
+    assert (finding["name"], finding["problem"]) == (packs[0].name, "it is missing")
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -93,3 +98,50 @@ def test_check_finds_damage_and_repair_names_the_files(strongroom, folder):
 def test_what_makes_no_sense_is_refused(site, words):
     command = site.command
     command.run(*words, exit_code=UsageError.exit_code, key_file=command.restore_key)
+
+
+def damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(data)
+
+
+def test_a_snapshot_damaged_since_it_was_noted_does_not_make_forget_remove_a_good_one(
+    strongroom, folder
+):
+    (good,) = (folder / "repository" / "snapshots").iterdir()
+    strongroom("backup", str(folder / "tree"))
+    strongroom("snapshots")
+    (bad,) = set((folder / "repository" / "snapshots").iterdir()) - {good}
+    damage(bad)
+    strongroom("forget", "--keep-last", "1", expected=SetAsideError.exit_code)
+    assert good.exists()
+
+
+def test_a_backup_that_may_be_skipped_is_made_where_the_one_before_is_damaged(strongroom, folder):
+    command = Command(folder)
+    words = ("backup", "--skip-if-unchanged", str(folder / "tree"))
+    for _ in range(2):
+        command.run(*words, key_file=command.put_key)
+    command.run("snapshots", key_file=command.put_key)
+    there = list((folder / "repository" / "snapshots").iterdir())
+    for one in there:
+        damage(one)
+    command.run(*words, key_file=command.put_key)
+    assert len(list((folder / "repository" / "snapshots").iterdir())) == len(there) + 1
+
+
+@pytest.mark.parametrize("has_listings", [True, False])
+def test_a_backup_goes_well_where_the_one_before_was_damaged_since_it_was_noted(
+    strongroom, folder, has_listings
+):
+    snapshots = folder / "repository" / "snapshots"
+    (bad,) = snapshots.iterdir()
+    strongroom("snapshots")
+    damage(bad)
+    if not has_listings:
+        for one in (folder / "home").rglob("parents/*"):
+            one.unlink()
+    strongroom("backup", str(folder / "tree"))
+    assert len(list(snapshots.iterdir())) == 2

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import codecs
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kit.command import PASSPHRASE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MARK = codecs.BOM_UTF8
 

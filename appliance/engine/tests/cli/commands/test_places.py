@@ -5,10 +5,10 @@ import os
 import pytest
 
 ELSEWHERE = (
-    "sftp:user@host:/x",
+    "rclone:remote:x",
     "user@host:/x",
     "rclone:x",
-    "s3:bucket/x",
+    "b2:bucket:x",
     "rest:http://host/",
     "file:///srv/x",
     "~/x",
@@ -42,9 +42,9 @@ def test_the_error_says_what_is_supported(strongroom, place):
 
 def test_copy_refuses_it_on_both_sides(strongroom):
     assert strongroom("init", "-r", "good", STRONGROOM_PASSWORD="p").returncode == 0
-    for words in (("-r", "good", "--from-repo", "s3:b"), ("-r", "s3:b", "--from-repo", "good")):
+    for words in (("-r", "good", "--from-repo", "b2:b"), ("-r", "b2:b", "--from-repo", "good")):
         found = strongroom("copy", *words, STRONGROOM_PASSWORD="p")
-        assert (found.returncode, "s3:b" in found.stderr) == (2, True)
+        assert (found.returncode, "b2:b" in found.stderr) == (2, True)
     assert os.listdir(".") == ["good"]
 
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from strongroom.base.errors import EXIT_DONE, SelfTestError
 from strongroom.cli.commands.self_test import TESTS
-from strongroom.errors import EXIT_DONE, SelfTestError
 
 
 def test_a_sound_installation_passes_every_test(strongroom):
@@ -39,4 +39,4 @@ def test_a_broken_library_is_named_and_nothing_else(strongroom, tmp_path, fault)
     failed = [result for result in results if not result["passed"]]
     assert [result["name"] for result in failed] == ["signatures"]
     assert ("beef" if fault == "wrong" else "no such library") in failed[0]["problem"]
-    assert "wrong answers from signatures" in answer.stderr
+    assert "self test failed: signatures" in answer.stderr

@@ -14,7 +14,7 @@ import yaml
 
 from kit.command import Command
 from kit.project import ROLES
-from strongroom.knobs.table import ENTRIES_A_PAGE
+from strongroom.engine.knobs.table import ENTRIES_A_PAGE
 
 ROLE = ROLES / "agent"
 FEW = ("--minutes", "0.01", "--knobs", "lru_size", "--host", "web1")
@@ -118,17 +118,17 @@ def test_over_a_thin_link_less_is_backed_up_each_time(command, tmp_path, place):
     folder.mkdir()
     for number in range(60):
         (folder / str(number)).write_bytes(os.urandom(200_000))
-    words = ["--minutes", "1", "--knobs", "lru_size", "--json"]
-    found = json.loads(tune(command, folder, place, *words).stdout)
+    words = ["--knobs", "lru_size", "--json", "--minutes"]
+    found = json.loads(tune(command, folder, place, *words, "0.3").stdout)
     assert (found["files"], found["is_sample"]) == (60, False)
-    found = json.loads(tune(command, folder, place, *words, "--link", "1,3").stdout)
+    found = json.loads(tune(command, folder, place, *words, "1", "--link", "1,3").stdout)
     assert found["is_sample"]
     assert 0 < found["size_bytes"] <= 60 * 3e6 / 100
     assert len(found["conditions"]) > 1
 
 
 def test_over_a_link_compression_is_searched_first():
-    from strongroom.measure.tuning.axes import axes, searched_names
+    from strongroom.cli.measure.tuning.axes import axes, searched_names
 
     def first(*, over_link):
         found = axes(searched_names(over_link=over_link), [], cores=2, available_bytes=1 << 30,
@@ -140,7 +140,7 @@ def test_over_a_link_compression_is_searched_first():
 
 
 def test_codecs_have_further_steps_that_are_tried_as_long_as_they_help():
-    from strongroom.measure.tuning.axes import axes
+    from strongroom.cli.measure.tuning.axes import axes
 
     (codec,) = axes(["compression"], [], cores=2, available_bytes=1 << 30, is_far=False,
                     over_link=True)  # fmt: skip
@@ -150,9 +150,9 @@ def test_codecs_have_further_steps_that_are_tried_as_long_as_they_help():
 
 def test_every_value_that_can_be_written_is_one_that_the_role_takes():
     """Names, types and choices are those of the role's argument_specs."""
-    from strongroom.measure.tuning.axes import axes, changeable_names, searched_names
-    from strongroom.measure.tuning.inventory import inventory_text
-    from strongroom.measure.tuning.search import DEFAULTS
+    from strongroom.cli.measure.tuning.axes import axes, changeable_names, searched_names
+    from strongroom.cli.measure.tuning.search import DEFAULTS
+    from strongroom.cli.tune_report import inventory_text
 
     specs = yaml.safe_load((ROLE / "meta" / "argument_specs.yml").read_text())
     options = specs["argument_specs"]["main"]["options"]
@@ -180,8 +180,8 @@ def test_every_value_that_can_be_written_is_one_that_the_role_takes():
 
 
 def test_pages_are_written_as_the_entries_that_the_variable_counts():
-    from strongroom.measure.tuning.inventory import inventory_text
-    from strongroom.measure.tuning.search import KnobChanges
+    from strongroom.cli.measure.tuning.search import KnobChanges
+    from strongroom.cli.tune_report import inventory_text
 
     text = inventory_text(KnobChanges((("lru_size", 32),)), ["why"])
     assert yaml.safe_load(text) == {"strongroom_lru_size": 32 * ENTRIES_A_PAGE}
@@ -193,8 +193,8 @@ def test_pages_are_written_as_the_entries_that_the_variable_counts():
     [
         (["--minutes", "0"], "--minutes is above 0 and at most 1440"),
         (["--larger", "-1"], "--larger is between 0 and 1000"),
-        (["--work", "/none"], "--work /none is no folder"),
-        (["--host", "../x"], "--host ../x is no name of an inventory"),
+        (["--work", "/none"], "--work /none is not a folder"),
+        (["--host", "../x"], "--host ../x is not a name of an inventory"),
         (["--knobs", "colour"], "--knobs colour: write some of"),
         (["--knobs", "ktls"], "--knobs ktls: write some of"),
         (["--change", "workers"], "--change workers: write one of acls, xattrs, signature"),
@@ -214,7 +214,7 @@ def test_a_backup_that_takes_longer_than_the_search_is_stopped(command, tree, pl
     """0.06 s are less than the start of a program; else the least is a minute."""
     script = (
         "import sys; from strongroom.cli.main import main; "
-        "from strongroom.measure.tuning import journal; "
+        "from strongroom.cli.measure.tuning import journal; "
         "journal._LEAST_SECONDS = 0.01; sys.exit(main(sys.argv[1:]))"
     )
     called = command.words(

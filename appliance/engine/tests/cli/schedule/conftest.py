@@ -5,14 +5,11 @@ from __future__ import annotations
 import shlex
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from kit.command import Command
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONFIGURATION = """
 Machine {{

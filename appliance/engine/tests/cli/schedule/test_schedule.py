@@ -14,7 +14,7 @@ from kit.command import PASSPHRASE
 from kit.project import DOCUMENTS
 from kit.sealed_by_hand import snapshot_object
 from kit.sealed_by_hand import store as stored
-from strongroom.errors import (
+from strongroom.base.errors import (
     EXIT_INCOMPLETE,
     CheckFailedError,
     ConfigurationError,
@@ -27,8 +27,12 @@ from strongroom.errors import (
     UsageError,
     WrongKeyError,
 )
-from strongroom.repo.repository import Repository
-from strongroom.stores.local import LocalStore
+from strongroom.cli.main import command_parser
+from strongroom.cli.schedule.machine import ScheduledMachine
+from strongroom.cli.schedule.run import steps_of
+from strongroom.config.settings.machine import MachineSettings
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.stores.local import LocalStore
 
 
 def test_the_service_backs_up_forgets_and_checks_a_part(machine):
@@ -81,7 +85,31 @@ def test_without_rules_nothing_is_forgotten(machine):
     for _ in range(3):
         machine.schedule("run")
     assert len(machine.command.objects("snapshots")) == 3
-    assert "everything, for ever" in machine.schedule("show").stdout
+    assert "everything, without limit" in machine.schedule("show").stdout
+
+
+@pytest.mark.parametrize(
+    ("repository", "names"),
+    [("/mnt/repository", ["backup"]), ("s3://bucket/web1", ["backup", "lock"])],
+)
+def test_a_bucket_is_locked_after_each_backup(repository, names):
+    settings = MachineSettings(
+        name="web1",
+        repository=repository,
+        passphrase_file="/root/passphrase",
+        fileset="all",
+        events=(),
+        randomized_delay_seconds=0,
+        keep=None,
+        minimum_retention_seconds=0,
+        check_parts=0,
+        notify_command="",
+        success_command="",
+    )
+    steps = steps_of(ScheduledMachine("/etc/machine.conf", settings, (), ()), 1)
+    assert [step.name for step in steps] == names
+    for step in steps:
+        command_parser(step.words[0]).parse_args(list(step.words[1:]))
 
 
 def test_a_failed_backup_ends_the_run_with_its_code(machine):
@@ -101,13 +129,13 @@ def test_two_runs_at_once_are_refused(machine):
     with (machine.state / "run.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = machine.schedule("run", exit_code=LeaseError.exit_code)
-    assert "a run of the schedule is under way" in done.stderr
+    assert "a scheduled run is in progress" in done.stderr
     assert machine.command.objects("snapshots") == []
     machine.schedule("run")
 
 
 def test_files_that_cannot_be_read_do_not_end_a_run(machine):
-    # Nobody may read it, not even root.
+    # No one may read it, not even root.
     unreadable = Path("/sys/bus/platform/drivers_probe")
     if not unreadable.exists():
         pytest.skip("there is no such file here")
@@ -178,7 +206,7 @@ def test_the_notify_command_hears_what_happened(machine):
     assert machine.start_service(unit).returncode == 0
     assert heard.read_text().startswith("The backup of web1 has failed: ")
     machine.schedule("notify")
-    assert heard.read_text().startswith("This tests how you are told")
+    assert heard.read_text().startswith("This tests how you are notified")
 
 
 def test_a_notify_command_that_fails_is_told(machine):
@@ -230,7 +258,7 @@ def test_paths_with_blanks_and_signs_of_systemd_stay_what_they_are(machine, tmp_
 
 def test_nobody_to_tell_is_a_warning(machine):
     done = machine.schedule("install", "--into", str(machine.command.folder / "units"))
-    assert "nobody is told of a failure" in done.stderr
+    assert "failures are not reported" in done.stderr
     assert not (machine.command.folder / "units" / "strongroom-backup-failed.service").exists()
 
 
@@ -238,7 +266,7 @@ def test_nobody_to_tell_is_a_warning(machine):
     ("directive", "message"),
     [
         ("Run = w03 at 2:00", "weeks of the year"),
-        ("Run = feb on 30 at 2:00", "this Run is never due: no day fits all it says"),
+        ("Run = feb on 30 at 2:00", "this Run is never due: no day matches all of it"),
         ("Run = Full daily at 2:00", "says only when, not Level"),
         ("Repository = some/where", "neither an absolute path"),
         ('Notify Command = "mail \'root"', "cannot be read"),
@@ -305,6 +333,22 @@ def test_without_systemd_no_units_are_left(machine, tmp_path, answer):
     if answer is None:
         machine.command.run("schedule", "remove", "--user", PATH=path)
         assert list(units.iterdir()) == []
+
+
+def test_systemd_reads_the_units_before_any_is_written(machine, tmp_path):
+    folder = tmp_path / "bin"
+    path = without_systemd(folder, 'case "$*" in *Version*) exit 0;; esac; exit 1')
+    (folder / "systemd-analyze").write_text(
+        '#!/bin/sh\nfor unit; do test -f "$unit" && grep -H ExecStart= "$unit" >&2; done; exit 1\n'
+    )
+    (folder / "systemd-analyze").chmod(0o755)
+    done = machine.command.run(
+        *("schedule", "install", "--user", "--config", str(machine.configuration)),
+        exit_code=OperatingSystemError.exit_code,
+        PATH=f"{path}:/usr/bin:/bin",
+    )
+    assert "strongroom-backup.service:ExecStart=" in done.stderr
+    assert not (machine.command.folder / "home" / ".config" / "systemd").exists()
 
 
 def test_a_configuration_that_is_missing_says_where_to_look(machine):

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit.connections import PATIENCE_SECONDS, connected
-from strongroom.errors import ConnectionLostError
+from strongroom.base.errors import ConnectionLostError
 from strongroom.net.channels import ktls
 
 MODES = ["off", "tls", "ktls", "local"]
@@ -180,7 +180,7 @@ def test_an_end_in_the_middle_is_not_clean(fresh_channels):
 def test_a_connection_that_is_cut_without_goodbye_is_not_clean(fresh_channels):
     ours, theirs = fresh_channels
     if ours.security.mode == "local":
-        pytest.skip("nobody stands between the ends of a Unix socket")
+        pytest.skip("no one is between the ends of a Unix socket")
     ours.shutdown()
     with pytest.raises(ConnectionLostError) as caught:
         theirs.receive_exactly(1)

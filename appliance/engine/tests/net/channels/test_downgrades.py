@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kit.connections import PATIENCE_SECONDS, House, Relay, accept_one, listening
-from strongroom.errors import ConnectionLostError, PeerRefusedError
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels import ktls
 from strongroom.net.channels.connecting import Acceptor, connect
 

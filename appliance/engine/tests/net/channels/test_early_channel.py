@@ -3,14 +3,14 @@
 import socket
 import threading
 
-from strongroom import clock
+from strongroom.base import clock
 from strongroom.net.channels.early_channel import EarlyChannel
 from strongroom.net.channels.greeting import send_welcome
 from strongroom.net.channels.local_channel import local_channel
 
 
 def test_reading_the_greeting_late_gives_no_timeout_to_who_sends():
-    """The deadline has long passed when a shard first waits for an answer; its packs go on."""
+    """The deadline has long passed when a shard first waits for an answer; its packs continue."""
     near, far = map(local_channel, socket.socketpair(socket.AF_UNIX))
     send_welcome(far)
     far.send(b"first")

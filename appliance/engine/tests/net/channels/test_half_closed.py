@@ -10,7 +10,7 @@ import pytest
 
 from kit.connections import accept_one, connected, listening
 from kit.faulty_link import FaultyLink
-from strongroom.errors import ConnectionLostError, PeerRefusedError
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels.connecting import Acceptor, connect
 
 
@@ -20,7 +20,7 @@ def test_a_sender_notices_a_peer_that_only_half_closed(house, tmp_path, mode, by
     accepted: list[socket.socket] = []
     with connected(house, mode, accepted_sockets=accepted) as (ours, _), accepted[0] as connection:
         ours.set_timeout(300)
-        # Its socket stays open, but nobody reads it.
+        # Its socket stays open, but no one reads it.
         connection.shutdown(socket.SHUT_WR)
         began = time.monotonic()
         # More than the buffers of both ends hold.

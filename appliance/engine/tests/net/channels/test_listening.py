@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from kit.packet_link import PacketLink, cannot_link_packets
-from strongroom.errors import OperatingSystemError
+from strongroom.base.errors import OperatingSystemError
 from strongroom.net.channels.listening import listen, peer_address, shown_socket
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Ports of a network namespace of the test's own.
 PORT = 9101

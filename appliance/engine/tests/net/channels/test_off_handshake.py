@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit.connections import PATIENCE_SECONDS, Relay, accept_one, connected, listening
-from strongroom import clock
-from strongroom.errors import ConnectionLostError, PeerRefusedError
+from strongroom.base import clock
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels.connecting import Acceptor, connect
 from strongroom.net.channels.off_handshake import (
     HEAD,
@@ -108,7 +108,7 @@ def test_a_client_is_not_fooled_by_its_own_words_sent_back(shared_house):
 
 
 def test_a_certificate_alone_opens_nothing(shared_house):
-    """The thief has the certificate, which is no secret, and a key of his own."""
+    """The thief has the certificate, which is not a secret, and his own key."""
     thief = Identity(
         shared_house.agent.folder,
         shared_house.agent.peer,

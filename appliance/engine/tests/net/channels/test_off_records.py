@@ -1,4 +1,4 @@
-"""Records of the mode "off": who stands between can read them, and do nothing else unnoticed."""
+"""Records of the mode "off": who is between can read them, and do nothing else unnoticed."""
 
 import contextlib
 import socket
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strongroom.errors import ConnectionLostError, PeerRefusedError
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels.off_records import (
     END,
     GREATEST_PAYLOAD_BYTES,
@@ -152,7 +152,7 @@ def test_an_impossible_record_is_refused_at_its_head(head):
 
 
 def test_the_length_of_a_file_is_protected_and_its_content_is_not(tmp_path):
-    """That is what sendfile costs; what is sent this way is verified by whoever asked for it."""
+    """That is what sendfile costs; what is sent this way is verified by anyone who asked for it."""
     (tmp_path / "file").write_bytes(b"content of an object")
     with wire() as (channel, other), open(tmp_path / "file", "rb") as file:
         channel.send_file(file.fileno(), 0, 20)

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kit.connections import PATIENCE_SECONDS, House, accept_one, connected, listening
-from strongroom import clock
-from strongroom.errors import ConnectionLostError, PeerRefusedError, UsageError
+from strongroom.base import clock
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError, UsageError
 from strongroom.net.channels import ktls
 from strongroom.net.channels.connecting import Acceptor, connect
 from strongroom.net.channels.tls_contexts import TLS_1_3_SUITES, client_context, server_context

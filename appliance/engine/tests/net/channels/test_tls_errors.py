@@ -11,7 +11,7 @@ import pytest
 
 from kit.connections import connected
 from kit.openssl_errors import leave_an_error
-from strongroom.errors import ConnectionLostError
+from strongroom.base.errors import ConnectionLostError
 
 ANSWER = b"later"
 LARGE = bytes(32 << 20)
@@ -33,7 +33,7 @@ def received_whole(channel):
     return thread
 
 
-def send_for_ever(channel):
+def send_forever(channel):
     while True:
         channel.send(LARGE)
 
@@ -71,7 +71,7 @@ def test_a_thread_whose_connection_was_reset_goes_on_with_another(shared_house):
         theirs.close()
         sockets[0].close()
         with pytest.raises(ConnectionLostError):
-            send_for_ever(ours)
+            send_forever(ours)
     with connected(shared_house, "tls") as (ours, theirs):
         thread = answered_while_we_wait(theirs)
         assert ours.receive_exactly(len(ANSWER)) == ANSWER

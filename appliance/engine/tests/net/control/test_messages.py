@@ -2,7 +2,8 @@
 
 import pytest
 
-from strongroom.errors import QuotaError
+from strongroom.base.errors import QuotaError
+from strongroom.engine.repository.ticket_objects import LARGEST_OBJECT_BYTES, TicketObject
 from strongroom.net.control.messages import (
     LARGEST_MESSAGE_BYTES,
     RestoreChoices,
@@ -11,7 +12,6 @@ from strongroom.net.control.messages import (
     decode_for_agent,
     encode_for_agent,
 )
-from strongroom.repo.ticket_objects import LARGEST_OBJECT_BYTES, TicketObject
 
 
 def restore(**fields):

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from strongroom.clock import SECOND_NS
-from strongroom.errors import DamageError, PeerRefusedError, UsageError, WrongKeyError
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import DamageError, PeerRefusedError, UsageError, WrongKeyError
 from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.enrolments import new_certificate
 from strongroom.net.identities.identity import Identity, certificate_request, new_key

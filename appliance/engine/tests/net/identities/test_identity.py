@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.connections import PATIENCE_SECONDS, connected
-from strongroom import clock
-from strongroom.clock import SECOND_NS
-from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import PeerRefusedError, UsageError
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.identities.certificate_forms import (
+    Holder,
     build_certificate,
     requested_key,
     root_certificate,
@@ -106,7 +107,7 @@ def test_every_name_comes_back_out_of_its_certificate(root, name, role):
     key, certificate = root
     now = datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC)
     day = timedelta(days=1)
-    made = build_certificate(certificate, key.public_key(), role, name, (), day, now)
+    made = build_certificate(certificate, key.public_key(), Holder(role, name), day, now)
     peer = peer_of(made.sign(key, SHA256()))
     assert (peer.name, peer.role) == (name, role)
     assert int(peer.serial, 16) > 0
@@ -185,7 +186,7 @@ def test_the_authority_is_known_by_its_fingerprint(shared_house):
     for text in (print_, spaced):
         assert authority_with_fingerprint(pem, text) == pem
     for text in ("", print_[:-1] + "g", print_[:32]):
-        with pytest.raises(PeerRefusedError, match="not the director that you meant"):
+        with pytest.raises(PeerRefusedError, match="this is another director"):
             authority_with_fingerprint(pem, text)
     with pytest.raises(PeerRefusedError):
         authority_with_fingerprint(pem + pem, print_)

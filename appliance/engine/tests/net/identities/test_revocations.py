@@ -6,8 +6,8 @@ import socket
 import pytest
 
 from kit.connections import PATIENCE_SECONDS, House, connected
-from strongroom import clock
-from strongroom.errors import ConnectionLostError, PeerRefusedError
+from strongroom.base import clock
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels.local_channel import admit_local, local_channel
 from strongroom.net.identities.revocation_list import GREATEST_LIST_BYTES
 from strongroom.net.identities.revocations import Revocations, install_list
@@ -73,7 +73,7 @@ def test_a_bad_list_lets_nobody_new_in_and_what_is_revoked_is_not_forgotten(
     good = house.authority.revoked_pem()
     foreign = House(tmp_path / "foreign").authority.revoked_pem()
     cases = {
-        "no list": b"",
+        "not a list": b"",
         "not signed": foreign,
         "older": first,
         "larger": good + bytes(GREATEST_LIST_BYTES),
@@ -83,7 +83,7 @@ def test_a_bad_list_lets_nobody_new_in_and_what_is_revoked_is_not_forgotten(
     for text, bad in cases.items():
         replace(path, bad)
         assert revocations.is_revoked(bad_one)
-        # Whoever is connected stays; nobody else is let in.
+        # Anyone who is connected stays; no one else is accepted.
         assert not revocations.is_revoked(good_one)
         assert text in revocations.refusal(good_one)
         assert text in revocations.fault
@@ -104,7 +104,7 @@ def test_a_daemon_that_starts_with_a_list_it_cannot_read_trusts_nobody(house, ba
         os.unlink(house.storage.revoked_path)
     else:
         replace(house.storage.revoked_path, bad)
-    with pytest.raises(PeerRefusedError, match="nobody new is let in"):
+    with pytest.raises(PeerRefusedError, match="no new connections are accepted"):
         house.storage.trust.judge(house.agent.certificate_der, ["agent"])
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.base.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.statements import ReplayGuard, sign_statement, verify_statement
 
 PAYLOADS = st.dictionaries(

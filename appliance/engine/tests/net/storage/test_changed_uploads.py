@@ -7,15 +7,15 @@ import pytest
 from kit.appliance_keys import client_of
 from kit.connections import House, Relay
 from kit.tiny_backup import new_repository
-from strongroom.content.digests import object_name
-from strongroom.daemons.storage.admission import Admission
-from strongroom.daemons.storage.server import StorageServer
-from strongroom.daemons.storage.settings import StorageDaemonSettings
-from strongroom.errors import ConnectionLostError, DamageError
+from strongroom.base.errors import ConnectionLostError, DamageError
+from strongroom.engine.content.digests import object_name
 from strongroom.net.channels.connecting import Acceptor, connect
 from strongroom.net.storage.place import open_socket, parse_place
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
+from strongroom.storage.admission import Admission
+from strongroom.storage.server import StorageServer
+from strongroom.storage.settings import StorageDaemonSettings
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Connections made ahead fail as others do: a job hears of its own, and goes on without copies."""
+"""Connections made ahead fail as others do: its own job hears, and continues without copies."""
 
 import ctypes
 import os
@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from kit.storage_daemon import Daemon
-from strongroom.errors import ConnectionLostError, ObjectMissingError
+from strongroom.base.errors import ConnectionLostError, ObjectMissingError
+from strongroom.engine.repository.repository import Repository
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
-from strongroom.repo.repository import Repository
 
 ABSENT = "00" * 16
 
@@ -31,7 +31,7 @@ def make_store(daemon: Daemon, appliance: Repository):
             at_first()
             dialled.append(len(dialled))
             if dialled[-1] in failing:
-                raise ConnectionLostError("nobody is there")
+                raise ConnectionLostError("no one is there")
             return daemon.connect(Peer("web1", "agent", "ab"))
 
         store = RemoteStore(
@@ -48,7 +48,7 @@ def make_store(daemon: Daemon, appliance: Repository):
 def test_a_connection_that_fails_is_not_made_again_in_secret(make_store):
     store, dialled = make_store(0)
     store.connect_ahead(1)
-    with pytest.raises(ConnectionLostError, match="nobody is there"):
+    with pytest.raises(ConnectionLostError, match="no one is there"):
         store.get("config", "config")
     assert dialled == [0]
 
@@ -78,7 +78,7 @@ def test_a_copy_that_could_not_be_made_is_none(make_store):
 
 
 def test_no_thread_is_still_ending_when_connections_are_taken(make_store):
-    """A fork would copy the locks that it holds, those of OpenSSL for instance, for ever locked."""
+    """A fork would copy the locks that it holds, those of OpenSSL for instance, forever locked."""
     libc = ctypes.CDLL(None)
     key = ctypes.c_uint()
     # What a thread does at its very end, which takes long here: sleeping so many microseconds.

@@ -1,4 +1,4 @@
-"""Frames survive the way, in any pieces; what is no frame is refused before it costs anything."""
+"""Frames arrive whole, in any pieces; what is not a frame is refused before it costs anything."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kit.project import FUZZ
-from strongroom.errors import ProtocolError
+from strongroom.base.errors import ProtocolError
 from strongroom.net.storage.frames import (
     LARGEST_FRAME_BYTES,
     START_SIZE,

@@ -10,17 +10,17 @@ from contextlib import closing, nullcontext
 import pytest
 
 from kit.counted_channel import RoundTrips
-from strongroom.jobs.backup.backup import back_up
-from strongroom.jobs.backup.options import BackupOptions, Tuning
+from strongroom.base.progress import NullProgress
+from strongroom.engine.backup.backup import back_up
+from strongroom.engine.backup.options import BackupOptions, Tuning
+from strongroom.engine.repository.keys.files import import_key
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.sources.registry import open_source
+from strongroom.engine.stores.capabilities import connect_ahead
 from strongroom.net.channels.connecting import connect
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
-from strongroom.progress import NullProgress
-from strongroom.repo.keys.files import import_key
-from strongroom.repo.repository import Repository
-from strongroom.sources.registry import open_source
 from strongroom.sources.source import SourceRequest
-from strongroom.stores.capabilities import connect_ahead
 
 
 @pytest.fixture

@@ -6,18 +6,17 @@ from contextlib import closing
 
 import pytest
 
-from strongroom import clock
-from strongroom.content.digests import object_name
-from strongroom.errors import LeaseError, ObjectMissingError, QuotaError
-from strongroom.net.identities.peer import Peer
+from strongroom.base import clock
+from strongroom.base.errors import LeaseError, ObjectMissingError, QuotaError
+from strongroom.engine.content.digests import object_name
+from strongroom.engine.repository.leases import EXPIRY_SECONDS, Holder, Lease
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import Snapshot
+from strongroom.engine.stores.capabilities import together
+from strongroom.engine.stores.local import LocalStore
 from strongroom.net.storage.client import MOST_IN_FLIGHT, Request
-from strongroom.net.storage.protocol import PROTOCOL_VERSION, FrameType, ObjectName, StorageHello
+from strongroom.net.storage.protocol import FrameType, ObjectName
 from strongroom.net.storage.store import RemoteStore
-from strongroom.repo.leases import EXPIRY_SECONDS, Holder, Lease
-from strongroom.repo.repository import Repository
-from strongroom.repo.snapshots import Snapshot
-from strongroom.stores.capabilities import together
-from strongroom.stores.local import LocalStore
 
 LEASE = "ab" * 16
 MISSING = "cd" * 16
@@ -27,18 +26,6 @@ MISSING = "cd" * 16
 def mine(daemon, appliance):
     """An object of web1."""
     return daemon.object_of("web1", b"mine")
-
-
-@pytest.fixture
-def far(daemon):
-    store = RemoteStore(
-        "strongroom://somewhere",
-        lambda: daemon.connect(Peer("web1", "agent", "ab")),
-        StorageHello(PROTOCOL_VERSION),
-        is_far=True,
-    )
-    yield store
-    store.close()
 
 
 @pytest.fixture
@@ -184,7 +171,7 @@ def test_a_lease_is_renewed_while_the_last_of_a_job_is_brought_to_the_disk(tmp_p
                 before = path.stat().st_mtime_ns
                 end = clock.elapsed_seconds() + 30
                 while path.stat().st_mtime_ns == before:
-                    assert clock.elapsed_seconds() < end, "nobody renews the lease any more"
+                    assert clock.elapsed_seconds() < end, "no one renews the lease any more"
                     time.sleep(0.01)
             super().sync()
 

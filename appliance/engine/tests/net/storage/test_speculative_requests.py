@@ -2,13 +2,11 @@
 
 import pytest
 
-from kit.storage_daemon import Daemon
 from kit.tiny_backup import new_repository
-from strongroom.content.digests import object_name
-from strongroom.errors import ObjectMissingError
-from strongroom.net.identities.peer import Peer
-from strongroom.net.storage import speculative_requests
-from strongroom.net.storage.protocol import PROTOCOL_VERSION, FrameType, StorageHello
+from strongroom.base.errors import ObjectMissingError
+from strongroom.engine.content.digests import object_name
+from strongroom.net.storage import read_ahead
+from strongroom.net.storage.protocol import FrameType
 from strongroom.net.storage.store import RemoteStore
 
 LEASE = "ab" * 16
@@ -33,19 +31,6 @@ def _requests(store: RemoteStore) -> dict[str, int]:
     return {line.split('"')[1]: int(float(line.split()[-1])) for line in lines}
 
 
-@pytest.fixture
-def far(daemon: Daemon):
-    """The store of an agent that thinks the daemon is far away."""
-    store = RemoteStore(
-        "strongroom://somewhere",
-        lambda: daemon.connect(Peer("web1", "agent", "ab")),
-        StorageHello(PROTOCOL_VERSION),
-        is_far=True,
-    )
-    yield store
-    store.close()
-
-
 def _names(store: RemoteStore, kind: str) -> list[str]:
     return [info.name for info in store.list(kind)]
 
@@ -60,7 +45,7 @@ def test_the_listings_of_a_job_are_asked_with_its_lease(daemon, far, mine):
     assert {kind: _names(far, kind) for kind in asked} == {kind: [] for kind in asked}
     # Waits for everything before it on this connection.
     far.info("leases", LEASE)
-    asked = [question.type for question in speculative_requests.after_lease(LEASE)]
+    asked = [question.type for question in read_ahead.after_lease(LEASE)]
     assert _requests(watcher)["list"] - before == asked.count(FrameType.LIST)
     watcher.close()
 
@@ -93,7 +78,7 @@ def test_answers_asked_ahead_do_not_overtake_a_later_question(daemon, far, mine)
 
 
 def test_old_answers_are_asked_for_again(daemon, far, monkeypatch, mine):
-    monkeypatch.setattr(speculative_requests, "LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(read_ahead, "LONGEST_SECONDS", 0.0)
     far.put_new("leases", LEASE, mine)
     local = daemon.local()
     name = object_name(mine)

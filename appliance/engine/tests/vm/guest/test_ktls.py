@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from strongroom.errors import StrongroomError
+from strongroom.base.errors import StrongroomError
 from strongroom.net.channels import ktls
 from strongroom.net.channels.connecting import Acceptor, connect
 from strongroom.net.identities.authority import Authority

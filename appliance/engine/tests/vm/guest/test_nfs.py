@@ -7,9 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-from strongroom.measure.suites.bacula_latency import NINE, WAYS, measure_nfs
-from strongroom.measure.testbed.nfs_files import nfs_mount
+from strongroom_bench.suites.bacula_latency import NINE, WAYS, measure_nfs
+from strongroom_bench.testbed.nfs_files import nfs_mount
 
 pytestmark = pytest.mark.vm
 

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from typing import TYPE_CHECKING, Final
 
-from strongroom import clock
+from strongroom.base import clock
+from strongroom.base.clock import utc_text
+from strongroom.base.errors import EXIT_DONE, UsageError, os_errors
+from strongroom.base.printable import printable
 from strongroom.cli.authority.tokens import open_authority, token_fields
-from strongroom.cli.passphrase import choose_passphrase, given_passphrase
-from strongroom.cli.table import Column, write_table
+from strongroom.cli.passphrase import choose_passphrase, given_passphrase, warn_if_weak
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import parse_moment, time_text
-from strongroom.clock import utc_text
-from strongroom.errors import EXIT_DONE, UsageError
 from strongroom.net.identities.private_files import (
     PUBLIC_MODE,
     give_tree,
     read_bounded,
     write_file,
 )
-from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
     from strongroom.net.identities.authority_files import Issued
     from strongroom.net.identities.peer import ClientOf
 
@@ -39,6 +38,7 @@ def make_authority(arguments: argparse.Namespace, terminal: Terminal) -> int:
         passphrase = given_passphrase(arguments.settings, terminal)
         if passphrase is None:
             passphrase = choose_passphrase("passphrase of the authority's key")
+        warn_if_weak(passphrase, terminal)
     authority = Authority.create(arguments.ca, arguments.name, passphrase)
     if arguments.owner:
         give_tree(authority.folder, arguments.owner)
@@ -64,7 +64,7 @@ def issue_certificate(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.owner and not arguments.folder:
         raise UsageError("--owner needs --folder")
     if arguments.appliance_key and arguments.role != "agent":
-        raise UsageError("--appliance-key is for agents: others are no clients of a repository")
+        raise UsageError("--appliance-key is only for agents")
     clients = [_client_of(file, arguments) for file in arguments.appliance_key]
     authority = open_authority(arguments, terminal)
     if arguments.folder:
@@ -79,12 +79,8 @@ def issue_certificate(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if arguments.owner:
             give_tree(os.fsencode(arguments.folder), arguments.owner)
     else:
-        try:
+        with os_errors(f"cannot read {printable(arguments.request)}"):
             request = read_bounded(os.fsencode(arguments.request), _GREATEST_REQUEST_BYTES)
-        except OSError as error:
-            raise UsageError(
-                f"cannot read {printable(arguments.request)}: {error.strerror}"
-            ) from error
         certificate = authority.issue(
             request,
             arguments.name,
@@ -105,20 +101,23 @@ def issue_certificate(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line(f"issued {entry.role} {printable(entry.name)!r} until {until}: {place}")
     if not arguments.folder:
         revoked = os.fsdecode(authority.revoked_path)
-        terminal.line(f"put {printable(revoked)} beside it: without that list nobody is trusted")
+        terminal.line(
+            f"put {printable(revoked)} beside it: without that list no certificate is trusted"
+        )
     return EXIT_DONE
 
 
 def _client_of(file: str, arguments: argparse.Namespace) -> ClientOf:
     """Which client the name is in the repository of an appliance key."""
     from strongroom.cli.access import read_key_file
+    from strongroom.engine.repository.keys.roles import ApplianceKey
     from strongroom.net.identities.peer import ClientOf
-    from strongroom.repo.keys.roles import ApplianceKey
 
     key = read_key_file(file)
     if not isinstance(key, ApplianceKey):
         raise UsageError(
-            f"{printable(file)} is no appliance key; `strongroom key export-appliance` makes one"
+            f"{printable(file)} is not an appliance key; make one with `strongroom key "
+            "export-appliance`"
         )
     return ClientOf(key.repository_id, key.client_id(arguments.name, arguments.generation))
 
@@ -133,7 +132,7 @@ def revoke_name(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.emit(_certificate_object(entry, revoked=True))
         terminal.line(f"revoked {entry.role} {printable(entry.name)!r}, serial {entry.serial}")
     if not revoked:
-        terminal.line("nothing to do: expired or revoked already")
+        terminal.line("nothing to do: already expired or revoked")
     return EXIT_DONE
 
 
@@ -170,7 +169,7 @@ def list_issued(arguments: argparse.Namespace, terminal: Terminal) -> int:
         rows.append(
             [printable(entry.name), entry.role, until, state if arguments.all else "", entry.serial]
         )
-    _write_table(terminal, ["NAME", "ROLE", "UNTIL", "STATE", "SERIAL"], rows)
+    write_table(terminal, ["NAME", "ROLE", "UNTIL", "STATE", "SERIAL"], rows)
     token_rows = []
     for identifier, use in authority.tokens.unused():
         terminal.emit(
@@ -191,7 +190,7 @@ def list_issued(arguments: argparse.Namespace, terminal: Terminal) -> int:
         )
     if token_rows:
         terminal.line()
-        _write_table(terminal, ["TOKEN", "FOR", "ROLE", "GROUP", "LEFT", "UNTIL"], token_rows)
+        write_table(terminal, ["TOKEN", "FOR", "ROLE", "GROUP", "LEFT", "UNTIL"], token_rows)
     return EXIT_DONE
 
 
@@ -205,7 +204,3 @@ def _certificate_object(entry: Issued, *, revoked: bool) -> dict[str, object]:
         "not_after": utc_text(entry.not_after_ns),
         "revoked": revoked,
     }
-
-
-def _write_table(terminal: Terminal, headings: list[str], rows: list[list[str]]) -> None:
-    write_table(terminal, [Column(heading) for heading in headings], rows)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from typing import TYPE_CHECKING, Final
 
+from strongroom.base.clock import utc_text
+from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted
 from strongroom.cli.passphrase import given_passphrase
+from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import time_text
-from strongroom.clock import utc_text
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.jobs.upkeep.retention import parse_duration
+from strongroom.engine.prune.retention import parse_duration
 from strongroom.net.identities.private_files import SECRET_MODE, write_file
-from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
     from strongroom.net.identities.authority import Authority
     from strongroom.net.identities.enrolment_tokens import TokenUse
 
@@ -76,7 +76,7 @@ def make_token(arguments: argparse.Namespace, terminal: Terminal) -> int:
         }
     )
     if not prints:
-        uses = "one use" if token.use.uses == 1 else f"{token.use.uses} uses"
+        uses = counted(token.use.uses, "use")
         terminal.line(
             f"wrote a token with {uses}, valid until {time_text(token.use.expires_ns)}, to "
             f"{printable(arguments.out)}"
@@ -86,7 +86,7 @@ def make_token(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def token_fields(identifier: str, use: TokenUse) -> dict[str, object]:
-    """What is said of a token, without its secret."""
+    """What is shown of a token, without its secret."""
     return {
         "id": identifier,
         "name": use.name,

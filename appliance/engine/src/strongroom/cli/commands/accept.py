@@ -1,25 +1,21 @@
-"""`strongroom accept`: say that a backup of far less than usual is right."""
+"""`strongroom accept`: accept a backup of far less than usual."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import run_line
-from strongroom.errors import EXIT_DONE
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import EXIT_DONE
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import tell_run
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
   strongroom accept 3f2a91c0
 
 A backup with a tenth of the usual files or bytes, of a named path that is empty now, or without a
-disk that was mounted is `incomplete`, and its snapshot displaces no other. Where that is right (the
-data was moved away), accept the run: it counts as a good one, also those of its job after it, and
+disk that was mounted is `incomplete`, and its snapshot displaces no other. If that is intended
+(the data was moved), accept the run: it counts as successful, also those of its job after it, and
 the next ones are compared with it.
 """
 
@@ -32,11 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Accept them; the first that holds as much as usual is an error."""
-    from strongroom.cli.console.client import named, open_director
+    from strongroom.cli.client.client import named, open_director
 
     with open_director(arguments) as director:
         for run_id in arguments.runs:
             found = director.post(f"/runs/{named(run_id)}/accept")
-            terminal.emit({"type": "run", **found})
-            terminal.line(run_line(found))
+            tell_run(found, terminal)
     return EXIT_DONE

@@ -7,18 +7,18 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
+from strongroom.base.errors import EXIT_DONE, UsageError, os_errors
+from strongroom.base.printable import printable
 from strongroom.cli.daemon_checks import add_check_options, log_faults, tell_faults
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.printable import printable
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from strongroom.cli.terminal import Terminal
-    from strongroom.daemons.agent.settings import AgentSettings
+    from strongroom.agent.settings import AgentSettings
 
 EPILOG = """\
 examples:
   strongroom agent join https://vault.example.org:9101 --token-file web.token    then it runs
-  strongroom agent show --effective --json                what the running agent works with
+  strongroom agent show --effective --json                settings of the running agent
   strongroom agent rejoin --name web2 --token-file web2.token   on a copy of web1
   strongroom agent leave                                  then: strongroom client remove web1
   strongroom agent --config /etc/strongroom --check       only check whether it could start
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--foreground", action="store_true", help="stay in the foreground (it always does)"
     )
     add_check_options(parser)
-    parser.set_defaults(act=_serve)
+    parser.set_defaults(run=_serve)
     actions = parser.add_subparsers(
         title="actions", metavar="ACTION", help="without one: run the agent"
     )
@@ -65,21 +65,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--state", metavar="FOLDER", help="folder of its data (/var/lib/strongroom/agent)"
     )
     joining.add_argument("--no-start", action="store_true", help="do not touch services")
-    joining.set_defaults(act=_join)
+    joining.set_defaults(run=_join)
     leaving = actions.add_parser("leave", help="undo join: certificate, keys, configuration")
     leaving.add_argument("--no-stop", action="store_true", help="do not touch services")
-    leaving.set_defaults(act=_leave)
+    leaving.set_defaults(run=_leave)
     rejoining = actions.add_parser("rejoin", help="this machine is a copy: make it another client")
     rejoining.add_argument("--token", metavar="TOKEN", help=f"to join at once; else ${VARIABLE}")
     rejoining.add_argument("--token-file", metavar="FILE", help="`-` reads standard input")
     rejoining.add_argument("--name", metavar="NAME", help="its new name (default: the host's)")
     rejoining.add_argument("--no-start", action="store_true", help="do not touch services")
-    rejoining.set_defaults(act=_rejoin)
+    rejoining.set_defaults(run=_rejoin)
     showing = actions.add_parser("show", help="show the running agent: settings, runs, connections")
     showing.add_argument(
-        "--effective", action="store_true", help="every knob, and where its value comes from"
+        "--effective", action="store_true", help="every setting, and where its value comes from"
     )
-    showing.set_defaults(act=_show_running)
+    showing.set_defaults(run=_show_running)
     enrolling = actions.add_parser("enrol", help="get the certificate of this machine")
     enrolling.add_argument("--director", metavar="URL", help="such as https://vault:9101")
     enrolling.add_argument(
@@ -95,17 +95,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     enrolling.add_argument(
         "--into", metavar="FOLDER", help="folder for the certificate (default: as configured)"
     )
-    enrolling.set_defaults(act=_enrol)
+    enrolling.set_defaults(run=_enrol)
     renewing = actions.add_parser("renew", help="renew the certificate of this machine")
-    renewing.set_defaults(act=_renew)
+    renewing.set_defaults(run=_renew)
     for action in (joining, leaving, rejoining, showing, enrolling, renewing):
         _add_configuration(action, argparse.SUPPRESS)
-
-
-def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Run the agent, or do the action."""
-    exit_code: int = arguments.act(arguments, terminal)
-    return exit_code
 
 
 def _add_configuration(parser: argparse.ArgumentParser, default: str | None) -> None:
@@ -125,7 +119,7 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
     path = arguments.config or DEFAULT_CONFIGURATION
     if arguments.check:
-        from strongroom.daemons.agent.checking import check_agent
+        from strongroom.agent.service import check_agent
 
         settings, look = check_agent(path)
         if exit_code := tell_faults(terminal, look):
@@ -134,15 +128,15 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return EXIT_DONE
     import logging
 
-    from strongroom.daemons.agent.service import serve
-    from strongroom.daemons.service_manager import begin_log
-    from strongroom.interpreter import leave_present_folder
+    from strongroom.agent.service import serve
+    from strongroom.base.interpreter import leave_present_folder
+    from strongroom.service.service_manager import begin_log
 
     path = os.path.abspath(path)
     leave_present_folder()
     begin_log(verbose=arguments.verbose)
     if arguments.check_first:
-        from strongroom.daemons.agent.checking import check_agent
+        from strongroom.agent.service import check_agent
 
         log_faults(check_agent, path)
     # Its log lines only repeat ours.
@@ -152,8 +146,8 @@ def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _join(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.agent.joining import USUAL_STATE, Wanted, join
     from strongroom.cli.services import has_systemd, start_services
-    from strongroom.daemons.agent.joining import USUAL_STATE, Wanted, join
 
     wanted = Wanted(
         url=arguments.director,
@@ -163,6 +157,8 @@ def _join(arguments: argparse.Namespace, terminal: Terminal) -> int:
         configuration=os.path.abspath(arguments.config or DEFAULT_CONFIGURATION),
         state=os.path.abspath(arguments.state or USUAL_STATE),
     )
+    # The agent reads its configuration as another user; what is secret gets its own mode.
+    os.umask(0o022)
     joined = join(wanted, socket.gethostname())
     changed = joined.changed
     starts = has_systemd() and not arguments.no_start
@@ -191,8 +187,8 @@ def _join(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _leave(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.agent.joining import leave
     from strongroom.cli.services import has_systemd, stop_services
-    from strongroom.daemons.agent.joining import leave
 
     changed = []
     if has_systemd() and not arguments.no_stop:
@@ -201,15 +197,14 @@ def _leave(arguments: argparse.Namespace, terminal: Terminal) -> int:
     terminal.emit({"type": "left", "changed": changed})
     for one in changed:
         terminal.line(one)
-    terminal.line("this machine is no agent any more; on the appliance: strongroom client remove")
+    terminal.line("this machine is no longer an agent; on the appliance: strongroom client remove")
     return EXIT_DONE
 
 
 def _rejoin(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.agent.joining import give_up, leave
+    from strongroom.agent.settings import load_settings
     from strongroom.cli.services import has_systemd, stop_services
-    from strongroom.daemons.agent.joining import leave
-    from strongroom.daemons.agent.rejoining import give_up
-    from strongroom.daemons.agent.settings import load_settings
 
     configuration = os.path.abspath(arguments.config or DEFAULT_CONFIGURATION)
     settings = load_settings(configuration)
@@ -228,7 +223,7 @@ def _rejoin(arguments: argparse.Namespace, terminal: Terminal) -> int:
     url = f"https://{director.address}:{director.port}"
     if not token:
         terminal.line(
-            f"this machine is not {printable(settings.name)} any more; next: strongroom agent join "
+            f"this machine is no longer {printable(settings.name)}; next: strongroom agent join "
             f"{url} --token-file FILE --name NAME"
         )
         return EXIT_DONE
@@ -238,9 +233,9 @@ def _rejoin(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _show_running(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.agent.settings import load_settings
+    from strongroom.agent.status import ask_status
     from strongroom.cli.agent_view import show_status
-    from strongroom.daemons.agent.settings import load_settings
-    from strongroom.daemons.agent.status import ask_status
 
     settings = load_settings(arguments.config or DEFAULT_CONFIGURATION)
     show_status(ask_status(settings.working_folder), terminal, is_whole=arguments.effective)
@@ -287,7 +282,7 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
         folder = folder or (configured.identity_folder if configured else None)
     if not folder:
         raise UsageError("give the folder for the certificate with --config or --into")
-    from strongroom.daemons.agent.enrolment import enrol
+    from strongroom.agent.enrolment import enrol
     from strongroom.net.identities.enrolment_tokens import fingerprint_in
 
     token = _read_token(arguments.token_file)
@@ -295,7 +290,7 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
     identity, director = enrol(arguments.director, name, token, fingerprint, folder, directors)
     configuration = arguments.config or DEFAULT_CONFIGURATION
     if os.geteuid() == 0 and os.path.exists(configuration):
-        from strongroom.daemons.agent.restore_authority import keep_restore_authority
+        from strongroom.agent.restore_authority import keep_restore_authority
 
         keep_restore_authority(configuration, identity.authority_pem, fingerprint)
     terminal.emit(
@@ -316,8 +311,8 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _renew(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.daemons.agent.enrolment import renew
-    from strongroom.daemons.agent.settings import load_settings
+    from strongroom.agent.enrolment import renew
+    from strongroom.agent.settings import load_settings
 
     settings = load_settings(arguments.config or DEFAULT_CONFIGURATION)
 
@@ -342,18 +337,19 @@ def _configured(path: str | None) -> AgentSettings | None:
     """The configuration, if there is one yet."""
     if path is None and not os.path.exists(DEFAULT_CONFIGURATION):
         return None
-    from strongroom.daemons.agent.settings import load_settings
+    from strongroom.agent.settings import load_settings
 
     return load_settings(path or DEFAULT_CONFIGURATION)
 
 
 def _read_token(path: str) -> str:
     """The first line of a file. Raises UsageError."""
-    try:
-        with open(0 if path == "-" else path, encoding="ascii", errors="replace") as file:
-            token = file.read(_GREATEST_TOKEN_BYTES).split("\n", 1)[0].strip()
-    except OSError as error:
-        raise UsageError(f"cannot read the token {printable(path)}: {error.strerror}") from error
+    with (
+        os_errors(f"cannot read the token {printable(path)}"),
+        open(0 if path == "-" else path, encoding="ascii", errors="replace") as file,
+    ):
+        token = file.read(_GREATEST_TOKEN_BYTES).split("\n", 1)[0].strip()
     if not token:
-        raise UsageError(f"there is no token in {printable(path)}")
+        place = "on standard input" if path == "-" else f"in {printable(path)}"
+        raise UsageError(f"there is no token {place}; `strongroom ca token` makes one")
     return token

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import local_time
-from strongroom.cli.table import Column, write_table
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.printable import printable
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.printable import printable
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import local_time
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
   strongroom audit
   strongroom audit --who ann --last 1000 --json
 """
-_COLUMNS = tuple(
-    Column(name) for name in ("TIME", "WHO", "AS", "FROM", "ACTION", "OBJECT", "RESULT")
-)
+_COLUMNS = ("TIME", "WHO", "AS", "FROM", "ACTION", "OBJECT", "RESULT")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the filters."""
+    parser.set_defaults(lists=True)
     parser.add_argument("--who", metavar="NAME", help="only actions of this user")
     parser.add_argument("--last", type=int, default=50, metavar="N", help="how many (default: 50)")
     add_director_options(parser)
@@ -35,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Fetch and show, the newest first."""
-    from strongroom.cli.console.client import open_director
+    from strongroom.cli.client.client import open_director
 
     if arguments.last < 1:
         raise UsageError("--last: a number from 1 is wanted")

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from strongroom.base.errors import (
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    PathMissingError,
+    UsageError,
+    os_errors,
+)
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted, duration_text, size_text
+from strongroom.base.text_marks import plain_text
 from strongroom.cli.access import begin_store, open_repository, read_key_file
 from strongroom.cli.knob_options import add_knob_options, knob_settings
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.quantities import duration_text, size_text
+from strongroom.cli.settings import Settings
 from strongroom.cli.snapshot_choice import shown_path
-from strongroom.errors import EXIT_DONE, EXIT_INCOMPLETE, PathMissingError, UsageError
-from strongroom.printable import printable
-from strongroom.scan.share_folders import DEFAULT_SHARE_BELOW, share_folders
-from strongroom.sources.files import FilesSource
-from strongroom.text_marks import plain_text
+from strongroom.cli.terminal import Terminal
+from strongroom.engine.repository.keys.roles import PutKey
+from strongroom.engine.scan.share_folders import DEFAULT_SHARE_BELOW, share_folders
+from strongroom.engine.sources.files import FilesSource
+from strongroom.sources.source import Problem, Source, SourceRequest
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.settings import Settings
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.backup.backup import BackupReport
-    from strongroom.jobs.backup.options import BackupOptions
-    from strongroom.jobs.backup.shards.examined import ExaminedEntry
-    from strongroom.sources.problem import Problem
-    from strongroom.sources.source import Source
+    from strongroom.engine.backup.options import BackupOptions
+    from strongroom.engine.backup.report import BackupReport
+    from strongroom.engine.backup.shards.examined import ExaminedEntry
 
 EPILOG = """\
 examples:
@@ -37,6 +42,7 @@ examples:
   strongroom backup --tag nightly --level full --signature sha256 /srv
   pg_dump db | strongroom backup --stdin --stdin-name db.sql
   strongroom backup --source command --stdin-name db.sql -- pg_dump db
+  strongroom backup --skip-if-unchanged /etc
   strongroom backup --dry-run --verbose /home
   find /srv -name '*.db' -print0 | strongroom backup --files-from-raw -
   strongroom backup --fileset-config /etc/bareos/bareos-dir.d/fileset/LinuxAll.conf:LinuxAll
@@ -44,13 +50,16 @@ examples:
 -n -v lists every entry: new, changed or unchanged, left out (with the reason) or not entered; -vv
 lists them without -n, too.
 
+--skip-if-unchanged compares paths, content and attributes, not tags and not the folders above the
+named paths. It makes a snapshot where that one may be less complete, or less trusted, than the new.
+
 Exit code 3: the snapshot was made, but some files could not be read, or changed while being read,
 or one of several paths is not there (17 with --missing-is-error) or is a link, pipe or device of
 which only the name is stored, or what is read from a stream is empty. Exit code 4: nothing that was
 named is there; no snapshot.
 """
 
-_ENGINE = "strongroom.jobs.backup.backup"
+_ENGINE = "strongroom.engine.backup.backup"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -133,7 +142,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dry-run",
         action="store_true",
         help="read, but store nothing; with -v say of each entry "
-        "what would become of it, and why others are left out",
+        "what would happen to it, and why others are left out",
+    )
+    snapshot.add_argument(
+        "--skip-if-unchanged",
+        action="store_true",
+        help="make no snapshot if nothing changed since the one it is compared with; exit code 0",
     )
     add_knob_options(parser.add_argument_group("knobs (0: choose for me)"))
 
@@ -158,12 +172,16 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Make the snapshot and print its summary."""
     if arguments.parent and arguments.level == "full":
         raise UsageError("a full backup compares with nothing: leave out --parent or --level full")
+    if arguments.skip_if_unchanged and arguments.level == "full":
+        raise UsageError(
+            "a full backup compares with nothing: leave out --skip-if-unchanged or --level full"
+        )
     options = _options(arguments)
     if arguments.fileset_config is None:
         source = _source(arguments)
         if isinstance(source, FilesSource):
-            doubts = source.doubts()
-            options = replace(options, known_problems=source.problems, doubts=doubts)
+            warnings = source.warnings()
+            options = replace(options, known_problems=source.problems, warnings=warnings)
     else:
         source, options = _of_fileset(arguments, options, terminal)
     store = begin_store(arguments, options.tuning.shard_count())
@@ -172,27 +190,24 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     def tell(entry: ExaminedEntry) -> None:
         path = shown_path(entry.path)
-        told: dict[str, object] = {"type": "entry", "action": entry.action, "path": path}
-        terminal.emit({**told, "reason": entry.reason} if entry.reason else told)
+        shown_entry: dict[str, object] = {"type": "entry", "action": entry.action, "path": path}
+        terminal.emit({**shown_entry, "reason": entry.reason} if entry.reason else shown_entry)
         reason = f": {entry.reason}" if entry.reason else ""
         terminal.line(f"{entry.action:<12}{printable(path)}{reason}")
 
-    repository = open_repository(arguments, terminal, "write", store, _ENGINE)
-    try:
-        from strongroom.jobs.backup.backup import back_up
+    with open_repository(arguments, terminal, "write", store, _ENGINE) as repository:
+        from strongroom.engine.backup.backup import back_up
 
         report = back_up(
             repository, source, options, lambda: show_progress(terminal, "backup"), tell
         )
-    finally:
-        repository.close()
     for warning in report.warnings:
         terminal.emit({"type": "warning", "message": warning})
         terminal.warn(warning)
     for problem in report.problems:
         _tell(problem, terminal)
     terminal.emit(report.summary(options))
-    _print(report, terminal)
+    _print(report, terminal, is_dry_run=options.dry_run)
     if terminal.verbose:
         terminal.line(_scan_sentence(report))
         terminal.line(_store_sentence(report))
@@ -205,8 +220,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _source(arguments: argparse.Namespace) -> Source:
-    from strongroom.sources.registry import open_source
-    from strongroom.sources.source import SourceRequest
+    from strongroom.engine.sources.registry import open_source
 
     listed = _listed_paths(arguments)
     if listed and arguments.source != "files":
@@ -236,11 +250,11 @@ def _listed_paths(arguments: argparse.Namespace) -> list[bytes]:
     if sum(name == "-" for name, _ in lists) > 1 or (lists and arguments.stdin):
         raise UsageError("standard input can be read once: as a list of files, or as --stdin")
     for name, end in lists:
-        try:
-            with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
-                text = file.read()
-        except OSError as error:
-            raise UsageError(f"--files-from {printable(name)}: {error.strerror}") from error
+        with (
+            os_errors(f"--files-from {printable(name)}"),
+            open(0 if name == "-" else name, "rb", closefd=name != "-") as file,
+        ):
+            text = file.read()
         if end == b"\n":
             text = plain_text(text, printable(name))
         paths = [path for path in text.split(end) if path]
@@ -257,9 +271,9 @@ def _of_fileset(
 ) -> tuple[Source, BackupOptions]:
     from strongroom.config.filesets import chosen_fileset, fileset_notes, fileset_spec
     from strongroom.config.settings.fileset import FileSetSettings
-    from strongroom.filesets.exclusions import SelectionOptions
-    from strongroom.filesets.resolve import resolve_fileset
-    from strongroom.jobs.backup.fileset_options import with_fileset
+    from strongroom.engine.backup.fileset_options import with_fileset
+    from strongroom.engine.filesets.exclusions import SelectionOptions
+    from strongroom.engine.filesets.resolve import resolve_fileset
 
     is_listed = arguments.files_from or arguments.files_from_raw
     if arguments.path or is_listed or arguments.stdin or arguments.source != "files":
@@ -280,8 +294,8 @@ def _of_fileset(
 
 
 def _options(arguments: argparse.Namespace) -> BackupOptions:
-    from strongroom.filesets.exclusions import SelectionOptions
-    from strongroom.jobs.backup.options import BackupOptions, settle_tuning
+    from strongroom.engine.backup.options import BackupOptions, settle_tuning
+    from strongroom.engine.filesets.exclusions import SelectionOptions
 
     selection = SelectionOptions(
         exclude=_encoded(arguments.exclude),
@@ -303,10 +317,11 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         tags=tuple(sorted({tag for text in arguments.tag for tag in text.split(",") if tag})),
         parent=arguments.parent,
         dry_run=arguments.dry_run,
+        skips_unchanged=arguments.skip_if_unchanged,
         allows_empty=arguments.allow_empty,
         tells_entries=bool(settings.verbose) and (arguments.dry_run or settings.verbose > 1),
-        # Programs that read JSON have the totals of the parent; nobody watches a quiet backup.
-        counts_ahead=not settings.as_json and not settings.quiet,
+        # No one watches a quiet backup.
+        counts_ahead=not settings.quiet,
         selection=selection,
         tuning=settle_tuning(knob_settings(arguments), spelling="option"),
         cache_folder=arguments.settings.cache_folder,
@@ -323,8 +338,6 @@ def _share_below(given: list[str] | None) -> tuple[str, ...]:
 
 def _own_name(arguments: argparse.Namespace) -> str:
     """The client's name: that of the put key if one was given, else of this machine."""
-    from strongroom.repo.keys.roles import PutKey
-
     if arguments.settings.key_file:
         key = read_key_file(arguments.settings.key_file)
         if isinstance(key, PutKey):
@@ -362,36 +375,39 @@ def _tell(problem: Problem, terminal: Terminal) -> None:
         terminal.warn(f"/{printable(problem.path)}: {problem.text}")
 
 
-def _print(report: BackupReport, terminal: Terminal) -> None:
-    if report.snapshot is None:
+def _print(report: BackupReport, terminal: Terminal, *, is_dry_run: bool) -> None:
+    if report.is_unchanged:
+        would = "would be" if is_dry_run else "was"
+        terminal.line(f"nothing changed since {report.parent_id[:8]}: no snapshot {would} made")
+    elif report.snapshot is None:
         terminal.line("dry run: nothing was stored")
     else:
         against = f", compared with {report.parent_id[:8]}" if report.parent_id else ""
         terminal.line(f"snapshot {report.snapshot.short_id}{against}")
     terminal.line(
-        f"{report.files:,} files, {report.directories:,} directories, {report.others:,} others, "
-        f"{size_text(report.size_bytes)}"
+        f"{counted(report.files, 'file')}, {counted(report.directories, 'directory')}, "
+        f"{report.others:,} other, {size_text(report.size_bytes)}"
     )
     seconds = max(report.elapsed_seconds, 1e-3)
-    stored = "stored" if report.snapshot is not None else "would store"
+    stored = "would store" if is_dry_run else "stored"
     terminal.line(
-        f"read {report.files_read:,} files, {size_text(report.bytes_read)}; "
+        f"read {counted(report.files_read, 'file')}, {size_text(report.bytes_read)}; "
         f"new {size_text(report.new_bytes)}, {stored} {size_text(report.stored_bytes)}; "
         f"{duration_text(seconds)}, {size_text(report.bytes_read / seconds)}/s"
     )
     failed = sum(not problem.is_harmless for problem in report.problems)
     if failed:
-        terminal.line(f"{failed:,} problem{'s'[: failed != 1]}, named above; exit code 3")
+        terminal.line(f"{counted(failed, 'problem')}, named above; exit code 3")
 
 
 def _scan_sentence(report: BackupReport) -> str:
     threads, bound = report.scan
     reasons = {
-        "quick": "the file system answers at once",
+        "quick": "the file system answers immediately",
         "given": "as asked",
         "most": "the most that is tried",
         "waits": "with more each would only wait longer",
-        "tree": "there was no more to examine at once",
+        "tree": "more threads were not faster",
     }
     of_shard = "1 scan thread" if threads == 1 else f"up to {threads} scan threads"
     return f"{of_shard} in each shard: {reasons[bound]}"
@@ -399,14 +415,15 @@ def _scan_sentence(report: BackupReport) -> str:
 
 def _store_sentence(report: BackupReport) -> str:
     if report.queue_blocks:
-        return f"up to {report.queue_blocks} blocks waited in each shard for threads that store"
+        blocks = counted(report.queue_blocks, "block")
+        return f"up to {blocks} waited in each shard for threads that store"
     return "each shard stored its blocks itself: the store did not make it wait"
 
 
 def _print_prediction(report: BackupReport, settings: Settings, terminal: Terminal) -> None:
     """What the last baseline predicted, where there is one."""
+    from strongroom.cli.measure.comparison import Measured, compare, comparison_sentences
     from strongroom.cli.remembered_profile import remembered
-    from strongroom.measure.comparison import Measured, compare, comparison_sentences
 
     profile = remembered(settings)
     if profile is None:

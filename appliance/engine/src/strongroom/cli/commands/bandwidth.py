@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import run_line
-from strongroom.cli.quantities import size_text
-from strongroom.errors import EXIT_DONE, UsageError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import EXIT_DONE
+from strongroom.base.quantities import size_text
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import run_line
+from strongroom.cli.settings import bytes_per_second_of
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -37,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Change it."""
-    from strongroom.cli.console.client import named, open_director
+    from strongroom.cli.client.client import named, open_director
 
     rate = bytes_per_second_of(arguments.rate)
     with open_director(arguments) as director:
@@ -48,17 +45,3 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     limit = f"at most {size_text(rate)}/s" if rate else "without a limit"
     terminal.line(f"{run_line(found)}, from now on {limit}")
     return EXIT_DONE
-
-
-def bytes_per_second_of(text: str) -> int:
-    """A rate in bytes per second, 0 for no limit. Raises UsageError."""
-    if text.strip().lower() in ("none", "0"):
-        return 0
-    from strongroom.config.values.measures import size_bytes, speed_bytes_per_second
-
-    rate = speed_bytes_per_second(text) or size_bytes(text)
-    if not rate:
-        raise UsageError(
-            f"{text!r} is not a rate of a byte per second or more; write 20mb/s, 500k or none"
-        )
-    return rate

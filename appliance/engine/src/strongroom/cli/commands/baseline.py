@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from strongroom import clock
+from strongroom.base import clock
+from strongroom.base.errors import EXIT_DONE, UsageError, os_errors
+from strongroom.base.printable import printable
 from strongroom.cli.baseline_tables import show_profile
+from strongroom.cli.measure.profile import (
+    DiskProfile,
+    Iperf3Profile,
+    NetworkProfile,
+    Profile,
+    Speed,
+    Tree,
+    profile_json,
+)
+from strongroom.cli.measure.verdict import predictions, sentences
 from strongroom.cli.remembered_profile import remember
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.measure.profile import Profile, profile_json
-from strongroom.measure.verdict import predictions, sentences
-from strongroom.printable import printable
+from strongroom.cli.settings import Settings
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
-    from strongroom.cli.settings import Settings
-    from strongroom.cli.terminal import Terminal
-    from strongroom.measure.profile import DiskProfile, Iperf3Profile, NetworkProfile, Speed, Tree
+    from strongroom.engine.stores.place import RemoteLocation
     from strongroom.net.channels.channel import Channel
-    from strongroom.net.storage.place import RemotePlace
 
 EPILOG = """\
 examples:
@@ -108,7 +114,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not 0.05 <= arguments.seconds <= 60:
         raise UsageError("--seconds is between 0.05 and 60")
     if not os.path.isdir(arguments.dir):
-        raise UsageError(f"--dir {printable(arguments.dir)} is no folder")
+        raise UsageError(f"--dir {printable(arguments.dir)} is not a folder")
     _require_places(arguments)
     profile = _measure(arguments, terminal)
     remember(profile, arguments.settings, terminal)
@@ -119,7 +125,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     show_profile(profile, terminal)
     import msgspec
 
-    terminal.emit({"type": "baseline", **msgspec.to_builtins(profile), "verdict": _told(profile)})
+    terminal.emit(
+        {"type": "baseline", **msgspec.to_builtins(profile), "verdict": _verdict_objects(profile)}
+    )
     return EXIT_DONE
 
 
@@ -129,20 +137,20 @@ def _require_places(arguments: argparse.Namespace) -> None:
         place = path if os.path.exists(path) else os.path.dirname(path) or "."
         if not os.access(place, os.W_OK):
             raise UsageError(
-                f"{printable(path)} cannot be written: there is no such folder, or no right to"
+                f"{printable(path)} cannot be written: no such folder, or no permission"
             )
     if "disk" not in arguments.skip:
-        from strongroom.measure.disk import require_disk
+        from strongroom.cli.measure.disk import require_disk
 
         require_disk(arguments.dir)
     if "tree" not in arguments.skip and arguments.cold:
-        from strongroom.measure.tree import require_drop
+        from strongroom.cli.measure.tree import require_drop
 
         require_drop()
 
 
 def _measure(arguments: argparse.Namespace, terminal: Terminal) -> Profile:
-    from strongroom.measure.processor import machine, measure_speed, works
+    from strongroom.cli.measure.processor import machine, measure_speed, works
 
     notes: list[str] = []
     load = os.getloadavg()[0]
@@ -165,7 +173,7 @@ def _measure(arguments: argparse.Namespace, terminal: Terminal) -> Profile:
             speeds.append(measure_speed(work, arguments.seconds / 10, found.cores))
     tree: Tree | None = None
     if "tree" not in skipped:
-        from strongroom.measure.tree import measure_tree
+        from strongroom.cli.measure.tree import measure_tree
 
         tree, of_tree = measure_tree(
             arguments.dir, arguments.seconds, cold=arguments.cold, tell=tell
@@ -173,7 +181,7 @@ def _measure(arguments: argparse.Namespace, terminal: Terminal) -> Profile:
         notes += of_tree
     disk: DiskProfile | None = None
     if "disk" not in skipped:
-        from strongroom.measure.disk import measure_disk
+        from strongroom.cli.measure.disk import measure_disk
 
         disk = measure_disk(arguments.dir, arguments.seconds, tell)
         if not disk.is_direct:
@@ -196,18 +204,18 @@ def _measure(arguments: argparse.Namespace, terminal: Terminal) -> Profile:
 def _measure_network(
     arguments: argparse.Namespace, tell: Callable[[str], None]
 ) -> tuple[NetworkProfile | None, Iperf3Profile | None]:
-    """What --server and --iperf3 ask for; both are looked at before either is measured."""
+    """What --server and --iperf3 ask for; both are checked before either is measured."""
     connect = _connector(arguments.server, arguments.settings) if arguments.server else None
     network: NetworkProfile | None = None
     iperf3: Iperf3Profile | None = None
     if arguments.iperf3:
-        from strongroom.measure.iperf3 import measure_iperf3, parse_server, require_iperf3
+        from strongroom.cli.measure.iperf3 import measure_iperf3, parse_server, require_iperf3
 
         far_end = parse_server(arguments.iperf3)
         require_iperf3()
         iperf3 = measure_iperf3(far_end, arguments.seconds, tell)
     if connect is not None:
-        from strongroom.measure.network import measure_network
+        from strongroom.cli.measure.network import measure_network
 
         network = measure_network(arguments.server, connect, arguments.seconds, tell)
     return network, iperf3
@@ -228,11 +236,11 @@ def _connector(server: str, settings: Settings) -> Callable[[], Channel]:
     return lambda: connect(place.address, place.port, place.address, identity, settings.tls_mode)
 
 
-def _storage_daemon(server: str) -> RemotePlace:
+def _storage_daemon(server: str) -> RemoteLocation:
     """What --server names: a place of a repository, or HOST or HOST:PORT. Raises UsageError."""
-    from strongroom.net.storage.place import is_remote, parse_place
+    from strongroom.net.storage.place import parse_place
 
-    if is_remote(server):
+    if server.startswith(("unix:", "strongroom:")):
         return parse_place(server)
     try:
         if "/" not in server:
@@ -255,19 +263,17 @@ def _tell(terminal: Terminal, text: str) -> None:
 
 
 def _page(profile: Profile) -> bytes:
-    from strongroom.measure.report import html_report
+    from strongroom.cli.measure.report import html_report
 
     return html_report(profile).encode()
 
 
 def _write(path: str, content: bytes) -> None:
-    try:
+    with os_errors(f"{printable(path)} cannot be written"):
         Path(path).write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{printable(path)} cannot be written: {error.strerror}") from error
 
 
-def _told(profile: Profile) -> list[dict[str, object]]:
+def _verdict_objects(profile: Profile) -> list[dict[str, object]]:
     return [
         {
             "work": one.work,

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.errors import EXIT_DONE, UsageError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -21,7 +17,7 @@ examples:
 
 Type to jump to a name. Enter opens, Backspace goes up, Space or Insert marks, F5 restores what is
 marked (else what the cursor is on), F7 finds by name, F8 and F9 show the same place in the snapshot
-before and after, Escape leaves, F10 ends. For scripts there is `strongroom restore --client`.
+before and after, Escape leaves, F10 ends. For scripts use `strongroom restore --client`.
 """
 
 
@@ -36,14 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Show the browser; gives the exit code."""
     if terminal.as_json or not (sys.stdin.isatty() and terminal.output.isatty()):
-        raise UsageError("browse wants a terminal; for scripts there is `strongroom restore`")
-    from strongroom.cli.console.browser.place import SnapshotPlace
-    from strongroom.cli.console.browser.program import Browser
-    from strongroom.cli.console.browser.snapshots import new_screens
-    from strongroom.cli.console.client import open_director
+        raise UsageError("browse needs a terminal; for scripts use `strongroom restore`")
+    from strongroom.cli.client.browser.position import SnapshotPosition
+    from strongroom.cli.client.browser.program import Browser
+    from strongroom.cli.client.browser.snapshots import new_screens
+    from strongroom.cli.client.client import open_director
 
     with open_director(arguments) as director:
-        place = SnapshotPlace(director, arguments.client or "", arguments.job or "")
+        place = SnapshotPosition(director, arguments.client or "", arguments.job or "")
         begin = place.snapshot(arguments.snapshot) if arguments.snapshot else None
         browser = Browser(place, new_screens(begin))
         browser.run()

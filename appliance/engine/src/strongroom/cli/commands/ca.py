@@ -7,7 +7,7 @@ authority's key is given as any other passphrase (--password-file and so on).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 from strongroom.cli.authority.certificates import (
     issue_certificate,
@@ -18,11 +18,6 @@ from strongroom.cli.authority.certificates import (
 )
 from strongroom.cli.authority.tokens import make_token
 from strongroom.net.identities.peer import ROLES
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -57,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     making.add_argument(
         "--owner", metavar="USER", help="the owner of its folder: the director's user"
     )
-    making.set_defaults(act=make_authority)
+    making.set_defaults(run=make_authority)
     issuing = actions.add_parser("issue", help="issue a certificate")
     issuing.add_argument("name", metavar="NAME", help="the client's or daemon's name")
     issuing.add_argument("--role", required=True, choices=ROLES, help="what it may act as")
@@ -88,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     issuing.add_argument(
         "--out", metavar="FILE", help="write the certificate to FILE, else print it"
     )
-    issuing.set_defaults(act=issue_certificate)
+    issuing.set_defaults(run=issue_certificate)
     revoking = actions.add_parser(
         "revoke", help="revoke the certificates of a name; takes effect at once"
     )
@@ -96,28 +91,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     revoking.add_argument(
         "--issued-before",
         metavar="TIME",
-        help="only what was issued before, such as 2026-11-01, or 2h ago: 2h",
+        help="only certificates issued before, such as 2026-11-01, or 2h ago: 2h",
     )
-    revoking.set_defaults(act=revoke_name)
+    revoking.set_defaults(run=revoke_name)
     renewing = actions.add_parser(
         "renew", help="let the holder of a certificate renew it now, before it is due, once"
     )
     renewing.add_argument("name", metavar="NAME", help="of a client, a daemon or an operator")
-    renewing.set_defaults(act=permit_renewal)
+    renewing.set_defaults(run=permit_renewal)
     listing = actions.add_parser("list", help="list certificates and unused enrolment tokens")
     listing.add_argument("--all", action="store_true", help="expired and revoked ones as well")
-    listing.set_defaults(act=list_issued)
+    listing.set_defaults(run=list_issued, lists=True)
     _add_token_action(actions.add_parser("token", help="make an enrolment token"))
     for action in (making, issuing, revoking, renewing, listing, actions.choices["token"]):
         action.add_argument(
             "--ca", metavar="FOLDER", default=DEFAULT_FOLDER, help=f"default {DEFAULT_FOLDER}"
         )
-
-
-def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Do the action."""
-    exit_code: int = arguments.act(arguments, terminal)
-    return exit_code
 
 
 def _add_token_action(parser: argparse.ArgumentParser) -> None:
@@ -151,7 +140,7 @@ def _add_token_action(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="FILE", help="write it to the new file FILE; `-` prints it"
     )
     parser.add_argument("--withdraw", metavar="ID", help="withdraw an unused token instead")
-    parser.set_defaults(act=make_token)
+    parser.set_defaults(run=make_token)
 
 
 def _add_host_option(parser: argparse.ArgumentParser) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import run_line
-from strongroom.errors import EXIT_DONE
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import EXIT_DONE
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import tell_run
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -30,11 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """End them; the first that cannot be ended is an error."""
-    from strongroom.cli.console.client import named, open_director
+    from strongroom.cli.client.client import named, open_director
 
     with open_director(arguments) as director:
         for run_id in arguments.runs:
             found = director.post(f"/runs/{named(run_id)}/cancel")
-            terminal.emit({"type": "run", **found})
-            terminal.line(run_line(found))
+            tell_run(found, terminal)
     return EXIT_DONE

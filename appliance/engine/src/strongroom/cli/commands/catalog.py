@@ -6,26 +6,26 @@ import argparse
 import os
 import pwd
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from strongroom.clock import local_text
-from strongroom.errors import (
+from strongroom.base.clock import local_text
+from strongroom.base.errors import (
     EXIT_DONE,
     EXIT_INCOMPLETE,
     OperatingSystemError,
     StrongroomError,
     UsageError,
+    os_errors,
 )
+from strongroom.base.quantities import counted
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import BinaryIO
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.daemons.director.context import DirectorContext
+    from strongroom.director.context import DirectorContext
 
 EPILOG = """\
 examples:
@@ -39,8 +39,8 @@ Export and rebuild may run while the director runs. A rebuild adds snapshots tha
 catalog and marks those that no longer exist. Stop the director for an import.
 
 Recover takes all rows of the damaged file if they can be read, else the newest copy of the catalog
-in a repository, completed from the repositories. The damaged file stays beside the new one. Nothing
-changes where the catalog is sound. A running director notices it and starts again.
+in a repository, completed from the repositories. The damaged file stays beside the new one. Does
+nothing if the catalog is not damaged. A running director notices it and starts again.
 """
 
 
@@ -52,29 +52,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     exporting = actions.add_parser("export", help="write the catalog as lines of JSON")
     exporting.add_argument("file", metavar="FILE", help="a new file, or -")
-    exporting.set_defaults(act=_export)
+    exporting.set_defaults(run=_export)
     importing = actions.add_parser("import", help="fill an empty catalog from an export")
     importing.add_argument("file", metavar="FILE", help="the export, or -")
-    importing.set_defaults(act=_import)
+    importing.set_defaults(run=_import)
     rebuilding = actions.add_parser("rebuild", help="add the snapshots of repositories")
     rebuilding.add_argument("--storage", metavar="NAME", help="only of this Storage resource")
-    rebuilding.set_defaults(act=_rebuild)
+    rebuilding.set_defaults(run=_rebuild)
     recovering = actions.add_parser("recover", help="make a damaged or lost catalog anew")
-    recovering.set_defaults(act=_recover)
+    recovering.set_defaults(run=_recover)
     for action in (exporting, importing, rebuilding, recovering):
         # Accepted after the action as well; a value given before it stays unless overridden.
         action.add_argument("--config", metavar="FOLDER", default=argparse.SUPPRESS,
                             help="the director's tree or file")  # fmt: skip
 
 
-def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Do the action. Raises ConfigurationError, CatalogError, ConflictError, UsageError."""
-    act = arguments.act
-    return int(act(arguments, terminal))
-
-
 def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.daemons.director.catalog.portable import write_portable
+    from strongroom.director.catalog.portable import write_portable
 
     with _context(arguments) as context:
         if arguments.file == "-":
@@ -85,12 +79,12 @@ def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:
             rows = write_portable(context.catalog, file)
             file.flush()
             os.fsync(file.fileno())
-    _tell(terminal, rows, f"{rows:,} rows written to {arguments.file}")
+    _tell(terminal, rows, f"{counted(rows, 'row')} written to {arguments.file}")
     return EXIT_DONE
 
 
 def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.daemons.director.catalog.portable import read_portable
+    from strongroom.director.catalog.portable import read_portable
 
     with _context(arguments) as context:
         if arguments.file == "-":
@@ -98,18 +92,20 @@ def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
         else:
             with _opened(arguments.file, os.O_RDONLY | os.O_CLOEXEC, "rb") as file:
                 rows = read_portable(context.catalog, file)
-        _tell(terminal, rows, f"{rows:,} rows entered into {context.catalog.place}")
+        _tell(terminal, rows, f"{counted(rows, 'row')} imported into {context.catalog.place}")
     return EXIT_DONE
 
 
 def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.daemons.director.snapshots.reconciliation import reconcile
-    from strongroom.repo.set_aside import SetAside
+    from strongroom.director.snapshots.reconciliation import reconcile
+    from strongroom.engine.repository.set_aside import SetAside
 
     with _context(arguments) as context:
         names = [arguments.storage] if arguments.storage else context.repositories.names
         if not names:
-            raise UsageError("no Storage resource says Repository, so there is nothing to read")
+            raise UsageError(
+                "no Storage resource has the directive Repository, so there is nothing to read"
+            )
         failed: dict[str, StrongroomError] = {}
         left_out = SetAside()
         for name in names:
@@ -132,7 +128,9 @@ def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
             terminal.emit(
                 {"type": "catalog-rebuild", "storage": name, "snapshots": entered, "gone": gone}
             )
-            terminal.line(f"{name}: {entered:,} snapshots entered, {gone:,} are gone")
+            terminal.line(
+                f"{name}: {counted(entered, 'snapshot')} added, {gone:,} marked as removed"
+            )
             for one, why in found.refused.items():
                 terminal.warn(f"{name}: snapshot {one[:8]} is not entered: {why}")
                 left_out.add("snapshots", one, why)
@@ -141,7 +139,8 @@ def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if len(names) == 1:
             raise first
         raise type(first)(
-            f"{len(failed)} of {len(names)} storages could not be read: {', '.join(failed)}; what "
+            f"{len(failed)} of {counted(len(names), 'storage')} could not be read: "
+            f"{', '.join(failed)}; what "
             "is in the others is in the catalog. Repair these, then rebuild again"
         )
     left_out.require_none()
@@ -149,34 +148,35 @@ def _rebuild(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _recover(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.daemons.director.configuration import load_configuration
-    from strongroom.daemons.director.own_jobs.catalog_recovery import recover_catalog
+    from strongroom.director.configuration import load_configuration
+    from strongroom.director.own_jobs.catalog_copies import recover_catalog
 
     loaded = load_configuration(arguments.config)
     _become_owner_of(loaded.settings.director.working_folder)
     done = recover_catalog(arguments.config, loaded)
     terminal.emit({"type": "catalog-recovery", **msgspec.structs.asdict(done)})
     if done.source == "sound":
-        terminal.line("the catalog is sound; nothing was changed")
+        terminal.line("the catalog is not damaged; nothing was changed")
         return EXIT_DONE
     if done.source == "file":
-        terminal.line(f"recovered all {done.rows:,} rows of the damaged file")
+        terminal.line(f"recovered all {counted(done.rows, 'row')} of the damaged file")
     elif done.source == "copy":
         made = local_text(done.snapshot_ns)
         terminal.line(
-            f"put back the copy of {made} (snapshot {done.snapshot[:8]}, {done.rows:,} rows); "
+            f"restored the copy of {made} (snapshot {done.snapshot[:8]}, "
+            f"{counted(done.rows, 'row')}); "
             "runs, logs and tokens made after it are lost"
         )
     else:
         terminal.line("no copy of the catalog was found: it is made anew from the repositories")
     for name, count in done.entered.items():
-        terminal.line(f"{name}: {count:,} snapshots entered")
+        terminal.line(f"{name}: {counted(count, 'snapshot')} added")
     for name, error in done.failed.items():
         terminal.warn(
             f"{name}: could not be read: {error}. Then: strongroom catalog rebuild --storage {name}"
         )
     if done.aside:
-        terminal.line(f"the damaged file is {done.aside}; remove it when all is well")
+        terminal.line(f"the damaged file is {done.aside}; remove it when the catalog works")
     return EXIT_INCOMPLETE if done.failed else EXIT_DONE
 
 
@@ -198,7 +198,7 @@ def _become_owner_of(folder: str) -> None:
 
 @contextmanager
 def _context(arguments: argparse.Namespace) -> Iterator[DirectorContext]:
-    from strongroom.daemons.director.configuration import open_context
+    from strongroom.director.configuration import open_context
 
     context = open_context(arguments.config, None)
     try:
@@ -209,10 +209,8 @@ def _context(arguments: argparse.Namespace) -> Iterator[DirectorContext]:
 
 @contextmanager
 def _opened(path: str, flags: int, mode: str) -> Iterator[BinaryIO]:
-    try:
+    with os_errors(f"cannot open {path}", kind=OperatingSystemError):
         descriptor = os.open(path, flags, 0o600)
-    except OSError as error:
-        raise OperatingSystemError(f"cannot open {path}: {error.strerror}") from error
     with os.fdopen(descriptor, mode) as file:
         yield file  # type: ignore[misc]  # the mode says that it is binary
 

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from typing import TYPE_CHECKING
 
+from strongroom.base.errors import EXIT_DONE, CheckFailedError, UsageError
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.quantities import duration_text, size_text
+from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import shown_path
-from strongroom.errors import EXIT_DONE, CheckFailedError, UsageError
-from strongroom.printable import printable
+from strongroom.cli.terminal import Terminal
+from strongroom.engine.repository.object_owners import ObjectOwners
+from strongroom.engine.repository.set_aside import SetAside
+from strongroom.engine.repository.snapshots import find_snapshot
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.check.check import CheckReport, DataSubset
-    from strongroom.jobs.check.damage import Finding
-    from strongroom.repo.object_owners import ObjectOwners
+    from strongroom.engine.check.check import CheckReport, DataSubset
+    from strongroom.engine.check.damage import Finding
 
 EPILOG = """\
 examples:
-  strongroom check                          structure: all objects are present and consistent
+  strongroom check                          structure: every object is present and consistent
   strongroom check --read-data              every stored byte as well
   strongroom check --read-data=5%           a random twentieth of the packs
   strongroom check --read-data=3/7          the third of seven parts: one a day reads all in a week
   strongroom check --snapshot latest        only what one snapshot needs
+  strongroom check --locks                  only how long snapshots are protected by object lock
 
 Exit code 21 when damage was found; see `strongroom repair --help` for what to do then.
 """
@@ -57,20 +60,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="number of checking processes (default: one per core, at most 8)",
     )
+    parser.add_argument(
+        "--locks",
+        action="store_true",
+        help="show until when object lock protects each snapshot, and what was laid over objects",
+    )
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Check; raises CheckFailedError when something is damaged."""
     if arguments.processes < 0:
         raise UsageError("--processes takes a number from 0 on")
+    if arguments.locks:
+        return _run_locks(arguments, terminal)
     subset = None if arguments.read_data is None else parse_subset(arguments.read_data)
-    module = "strongroom.jobs.check.check"
-    repository = open_repository(arguments, terminal, "read", module=module)
-    try:
-        from strongroom.jobs.check.check import CheckOptions, check
-        from strongroom.repo.object_owners import ObjectOwners
-        from strongroom.repo.set_aside import SetAside
-        from strongroom.repo.snapshots import find_snapshot
+    module = "strongroom.engine.check.check"
+    with open_repository(arguments, terminal, "read", module=module) as repository:
+        from strongroom.engine.check.check import CheckOptions, check
 
         ids: tuple[str, ...] = ()
         if arguments.snapshot:
@@ -80,20 +86,33 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         with show_progress(terminal, "check") as progress:
             report = check(repository, options, progress)
         write_report(report, ObjectOwners(repository), terminal)
-    finally:
-        repository.close()
     if report.findings:
         count = len(report.findings)
         raise CheckFailedError(
-            f"{count} object{'' if count == 1 else 's'} damaged; make a copy of the repository if "
+            f"{counted(count, 'object')} damaged; make a copy of the repository if "
             "you can, then run strongroom repair --dry-run"
         )
     return EXIT_DONE
 
 
+def _run_locks(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Write how long each snapshot is protected; raises CheckFailedError for what is not."""
+    if arguments.read_data is not None or arguments.snapshot:
+        raise UsageError("--locks looks at all snapshots, and reads no data")
+    from strongroom.cli.lock_view import write_protection
+    from strongroom.engine.lock.protection import protection
+
+    with open_repository(arguments, terminal, "read") as repository:
+        with show_progress(terminal, "check") as progress:
+            report = protection(repository, progress)
+        write_protection(report, terminal)
+        end_with(report.set_aside, repository, terminal)
+    return EXIT_DONE
+
+
 def parse_subset(text: str) -> DataSubset:
     """`all`, `5%` or `3/7`; raises UsageError."""
-    from strongroom.jobs.check.check import DataSubset
+    from strongroom.engine.check.check import DataSubset
 
     if text == "all":
         return DataSubset()
@@ -133,9 +152,9 @@ def write_report(report: CheckReport, owners: ObjectOwners, terminal: Terminal) 
     )
     read = f"; {size_text(report.read_bytes)} read" if report.read_bytes else ""
     terminal.line(
-        f"{report.snapshots} snapshots, {report.pages} pages of {report.rows} entries, "
-        f"{report.packs} packs of {report.blocks} blocks{read}; "
-        f"{duration_text(report.elapsed_seconds)}"
+        f"{counted(report.snapshots, 'snapshot')}, {counted(report.pages, 'page')} of "
+        f"{counted(report.rows, 'entry')}, {counted(report.packs, 'pack')} of "
+        f"{counted(report.blocks, 'block')}{read}; {duration_text(report.elapsed_seconds)}"
     )
     if not report.findings:
         terminal.line("no damage found")
@@ -163,7 +182,7 @@ def _write_finding(finding: Finding, client: str, terminal: Terminal) -> None:
         terminal.line(f"  snapshots: {names}" + (f" and {more} more" if more > 0 else ""))
     if finding.path_count:
         count = finding.path_count
-        terminal.line(f"  {count} file{'' if count == 1 else 's'} lost:")
+        terminal.line(f"  {counted(count, 'file')} lost:")
         listed = finding.paths if terminal.verbose else finding.paths[:_PATHS_SHOWN]
         for path in listed:
             terminal.line(f"    {printable(shown_path(path))}")

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.errors import EXIT_DONE
-from strongroom.printable import printable
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import EXIT_DONE
+from strongroom.base.printable import printable
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
   strongroom client remove web1
 
 Its certificates are revoked, its runs are cancelled, and its file in the director's configuration
-is removed. Its snapshots stay as long as they would otherwise. A client whose resources stand among
+is removed. Its snapshots stay as long as they would otherwise. A client whose resources are among
 those of others is removed from the configuration by hand first.
 """
 
@@ -33,12 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Remove the client."""
-    from strongroom.cli.console.client import named, open_director
+    from strongroom.cli.client.client import named, open_director
 
     with open_director(arguments) as director:
         removed = director.delete(f"/clients/{named(arguments.name)}")
     terminal.emit({"type": "removed_client", **removed})
     for done in removed["done"]:
         terminal.line(done)
-    terminal.line(f"{printable(removed['name'])} is no client any more; its snapshots stay")
+    terminal.line(f"{printable(removed['name'])} is no longer a client; its snapshots stay")
     return EXIT_DONE

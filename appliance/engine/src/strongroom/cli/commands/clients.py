@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import Any
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import local_time
-from strongroom.cli.table import Column, write_table
-from strongroom.errors import EXIT_DONE
-from strongroom.printable import printable
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import EXIT_DONE
+from strongroom.base.printable import printable
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import local_time
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -24,33 +21,34 @@ examples:
 A client is connected while its agent holds a connection to the director.
 """
 _COLUMNS = (
-    Column("CLIENT"),
-    Column("STATE"),
-    Column("ADDRESS"),
-    Column("VERSION"),
-    Column("TLS"),
-    Column("RUNNING", to_the_right=True),
-    Column("QUEUED", to_the_right=True),
-    Column("LAST SEEN"),
-    Column("LAST BACKUP"),
+    "CLIENT",
+    "STATE",
+    "ADDRESS",
+    "VERSION",
+    "TLS",
+    ">RUNNING",
+    ">QUEUED",
+    "LAST SEEN",
+    "LAST BACKUP",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the clients."""
+    parser.set_defaults(lists=True)
     parser.add_argument("names", metavar="CLIENT", nargs="*", help="only these")
     add_director_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Fetch and show."""
-    from strongroom.cli.console.client import named, open_director
+    from strongroom.cli.client.client import PAGE_SIZE, named, open_director
 
     with open_director(arguments) as director:
         if arguments.names:
             found = [director.get(f"/clients/{named(name)}") for name in arguments.names]
         else:
-            found = list(director.pages("/clients"))
+            found = list(director.pages("/clients", limit=PAGE_SIZE))
     for client in found:
         terminal.emit({"type": "client", **client})
     write_table(terminal, _COLUMNS, [_row(client) for client in found])
@@ -62,7 +60,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _row(client: dict[str, Any]) -> list[str]:
-    state = "connected" if client["connected"] else "away"
+    state = "connected" if client["connected"] else "offline"
     return [
         printable(client["name"]),
         state if client["enabled"] else "disabled",

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from strongroom.errors import EXIT_DONE, ConfigurationError
+from strongroom.base.errors import EXIT_DONE, ConfigurationError
+from strongroom.base.quantities import counted
+from strongroom.cli.commands.config_rewriting import (
+    compare,
+    convert_tree,
+    explain_tree,
+    format_files,
+    load_options,
+    print_schema,
+    write_documents,
+)
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
-    from strongroom.cli.terminal import Terminal
     from strongroom.config.language.diagnostics import Diagnostic
-    from strongroom.config.trees.loader import LoadOptions
 
 EPILOG = """examples:
   strongroom config check /etc/strongroom
@@ -57,32 +65,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--set", action="store_true", help="leave out default values")
     show.add_argument("--secrets", action="store_true", help="print passwords")
     _add_reading_options(show)
-    explain = _command(
-        commands, "explain", _with_options("explain_tree"), "explain the effect of each directive"
-    )
+    explain = _command(commands, "explain", explain_tree, "explain the effect of each directive")
     explain.add_argument("path", help="a folder or a file")
     _add_reading_options(explain)
-    fmt = _command(commands, "fmt", _with_options("format_files"), "print in canonical form")
+    fmt = _command(commands, "fmt", format_files, "print in canonical form")
     fmt.add_argument("paths", nargs="+", metavar="PATH", help="files, or folders of a tree")
     fmt.add_argument("--write", action="store_true", help="rewrite the files")
     fmt.add_argument("--check", action="store_true", help="only list the files that would change")
     _add_reading_options(fmt)
-    diff = _command(commands, "diff", _with_options("compare"), "compare two trees by meaning")
+    diff = _command(commands, "diff", compare, "compare two trees by meaning")
     diff.add_argument("before", metavar="A")
     diff.add_argument("after", metavar="B")
     _add_reading_options(diff)
     convert = _command(
         commands,
         "convert",
-        _with_options("convert_tree"),
+        convert_tree,
         "convert a Bareos or Bacula tree to a Strongroom tree",
     )
     convert.add_argument("path", help="the tree, such as /etc/bareos")
     convert.add_argument("--into", required=True, metavar="FOLDER", help="a new folder")
     _add_reading_options(convert)
-    schema = _command(commands, "schema", _plainly("print_schema"), "print the JSON schema")
+    schema = _command(commands, "schema", print_schema, "print the JSON schema")
     schema.add_argument("--component", choices=COMPONENTS, help="of this one only")
-    docs = _command(commands, "docs", _plainly("write_documents"), "write the reference")
+    docs = _command(commands, "docs", write_documents, "write the reference")
     docs.add_argument(
         "--into",
         default="docs/reference",
@@ -109,32 +115,6 @@ def _command(
     )
     parser.set_defaults(config_run=work)
     return parser
-
-
-def _with_options(name: str) -> Callable[[argparse.Namespace, Terminal], int]:
-    """A command of config_rewriting that reads configuration."""
-
-    def work(arguments: argparse.Namespace, terminal: Terminal) -> int:
-        from strongroom.cli.commands import config_rewriting
-
-        exit_code: int = getattr(config_rewriting, name)(
-            arguments, terminal, _load_options(arguments)
-        )
-        return exit_code
-
-    return work
-
-
-def _plainly(name: str) -> Callable[[argparse.Namespace, Terminal], int]:
-    """A command of config_rewriting that reads none."""
-
-    def work(arguments: argparse.Namespace, terminal: Terminal) -> int:
-        from strongroom.cli.commands import config_rewriting
-
-        exit_code: int = getattr(config_rewriting, name)(arguments, terminal)
-        return exit_code
-
-    return work
 
 
 def _add_reading_options(parser: argparse.ArgumentParser) -> None:
@@ -169,23 +149,6 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _load_options(arguments: argparse.Namespace) -> LoadOptions:
-    from strongroom.config.table.dialects import dialect_named
-    from strongroom.config.trees.loader import LoadOptions, is_bacula
-
-    name = arguments.dialect
-    paths = [getattr(arguments, field, None) for field in ("path", "before", "config")]
-    if name is None and not arguments.strict and any(path and is_bacula(path) for path in paths):
-        name = "bacula15"
-    return LoadOptions(
-        dialect=None if name is None else dialect_named(name),
-        strict=arguments.strict,
-        werror=arguments.werror,
-        allow_commands=arguments.allow_commands,
-        root=arguments.root.rstrip("/"),
-    )
-
-
 def _show_findings(findings: list[Diagnostic], terminal: Terminal) -> None:
     """Print findings, also with --quiet: they are the result."""
     if terminal.as_json:
@@ -197,7 +160,7 @@ def _show_findings(findings: list[Diagnostic], terminal: Terminal) -> None:
 def _parse(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.config.trees.loader import load_trees
 
-    loaded = load_trees(arguments.path, _load_options(arguments), arguments.component)
+    loaded = load_trees(arguments.path, load_options(arguments), arguments.component)
     resources = [one for tree in loaded.trees.values() for one in tree.resources_json()]
     errors = loaded.diagnostics.sorted("error")
     warnings = loaded.diagnostics.sorted("warning")
@@ -221,14 +184,14 @@ def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.config.resolve import resolve
     from strongroom.config.trees.loader import is_whole, load_trees
 
-    loaded = load_trees(arguments.path, _load_options(arguments), arguments.component)
+    loaded = load_trees(arguments.path, load_options(arguments), arguments.component)
     whole = not arguments.fragment and is_whole(arguments.path, arguments.component)
-    director = resolve(loaded, whole=whole).director
-    has_errors = loaded.diagnostics.has_errors
-    if director is not None and whole and not arguments.strict and not has_errors:
-        from strongroom.daemons.director.schedule.year import plan_year
+    configuration = resolve(loaded, whole=whole)
+    director, settings = configuration.director, configuration.settings
+    if director is not None and settings is not None and not loaded.diagnostics.has_errors:
+        from strongroom.director.schedule.year import plan_year
 
-        plan_year(director, loaded.diagnostics)
+        plan_year(director, settings, loaded.diagnostics)
     findings = loaded.diagnostics.sorted()
     for finding in findings:
         terminal.emit({"type": "finding", **finding.as_json()})
@@ -250,10 +213,8 @@ def _check(arguments: argparse.Namespace, terminal: Terminal) -> int:
         }
     )
     read = ", ".join(f"{count} in the {name}" for name, count in resources.items())
-    findings_text = ", ".join(
-        f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in counts.items()
-    )
-    terminal.line(f"{len(loaded.files)} files read; resources: {read}; {findings_text}")
+    findings_text = ", ".join(counted(count, severity) for severity, count in counts.items())
+    terminal.line(f"{counted(len(loaded.files), 'file')} read; resources: {read}; {findings_text}")
     if loaded.lenient:
         names = ", ".join(sorted(loaded.lenient))
         terminal.line(f"unknown directives are warnings, as in a tree of Bareos: {names}")
@@ -266,7 +227,7 @@ def _show(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.config.reports.effective import effective_values, find_resources
     from strongroom.config.resolve import load
 
-    configuration = load(arguments.config, _load_options(arguments), arguments.component)
+    configuration = load(arguments.config, load_options(arguments), arguments.component)
     for component, resource in find_resources(configuration, arguments.resource):
         values = effective_values(resource, defaults=not arguments.set, secrets=arguments.secrets)
         terminal.emit(

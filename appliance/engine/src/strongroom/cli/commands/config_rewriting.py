@@ -1,29 +1,48 @@
-"""The sub-commands of `strongroom config` that write configuration or documents."""
+"""The sub-commands of `strongroom config` that write or compare configuration or documents."""
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import json
 import os
 from typing import TYPE_CHECKING
 
-from strongroom.errors import EXIT_DONE, ConfigurationError, UsageError
+from strongroom.base.errors import EXIT_DONE, ConfigurationError, UsageError
+from strongroom.base.quantities import counted
+from strongroom.cli.terminal import Terminal
+from strongroom.net.identities.private_files import write_file
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
     from strongroom.config.trees.loader import LoadOptions
 
 EXIT_DIFFERENT = 1
 
 
-def format_files(arguments: argparse.Namespace, terminal: Terminal, options: LoadOptions) -> int:
+def load_options(arguments: argparse.Namespace) -> LoadOptions:
+    """How configuration is read: by the options of the command, or the names of its files."""
+    from strongroom.config.table.dialects import dialect_named
+    from strongroom.config.trees.loader import LoadOptions, is_bacula
+
+    name = arguments.dialect
+    paths = [getattr(arguments, field, None) for field in ("path", "before", "config")]
+    if name is None and not arguments.strict and any(path and is_bacula(path) for path in paths):
+        name = "bacula15"
+    return LoadOptions(
+        dialect=None if name is None else dialect_named(name),
+        strict=arguments.strict,
+        werror=arguments.werror,
+        allow_commands=arguments.allow_commands,
+        root=arguments.root.rstrip("/"),
+    )
+
+
+def format_files(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """`fmt`: print canonical text, rewrite the files, or only list those that would change."""
     from strongroom.config.language.sources import decode, read_bounded
     from strongroom.config.trees.loader import component_files
     from strongroom.config.trees.printer import format_text
 
+    options = load_options(arguments)
     changed = 0
     for path in arguments.paths:
         for component, files in component_files(path, arguments.component).items():
@@ -52,11 +71,12 @@ def format_files(arguments: argparse.Namespace, terminal: Terminal, options: Loa
     return EXIT_DIFFERENT if arguments.check and changed else EXIT_DONE
 
 
-def compare(arguments: argparse.Namespace, terminal: Terminal, options: LoadOptions) -> int:
+def compare(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """`diff`: the differences of two configurations; exit code 1 if there are any."""
-    from strongroom.config.reports.difference import differences
+    from strongroom.config.reports.effective import differences
     from strongroom.config.resolve import load
 
+    options = load_options(arguments)
     before = load(arguments.before, options, arguments.component)
     after = load(arguments.after, options, arguments.component)
     found = differences(before, after)
@@ -82,12 +102,12 @@ def compare(arguments: argparse.Namespace, terminal: Terminal, options: LoadOpti
     return EXIT_DIFFERENT if found else EXIT_DONE
 
 
-def explain_tree(arguments: argparse.Namespace, terminal: Terminal, options: LoadOptions) -> int:
+def explain_tree(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """`explain`: the effect of every directive of a tree."""
     from strongroom.config.reports.effects import ACTED_ON, explain
     from strongroom.config.trees.loader import load_trees
 
-    loaded = load_trees(arguments.path, options, arguments.component)
+    loaded = load_trees(arguments.path, load_options(arguments), arguments.component)
     counts: dict[str, int] = {}
     for tree in loaded.trees.values():
         for one in explain(tree):
@@ -122,7 +142,7 @@ def explain_tree(arguments: argparse.Namespace, terminal: Terminal, options: Loa
     return ConfigurationError.exit_code if loaded.diagnostics.has_errors else EXIT_DONE
 
 
-def convert_tree(arguments: argparse.Namespace, terminal: Terminal, options: LoadOptions) -> int:
+def convert_tree(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """`convert`: write a Strongroom tree into an empty folder, and read it back."""
     from strongroom.config.reports.convert import convert
     from strongroom.config.resolve import load, resolve
@@ -131,7 +151,7 @@ def convert_tree(arguments: argparse.Namespace, terminal: Terminal, options: Loa
     target = arguments.into
     if os.path.exists(target) and (not os.path.isdir(target) or os.listdir(target)):
         raise UsageError(f"{target} is there and not empty; name a new folder")
-    loaded = load_trees(arguments.path, options, arguments.component)
+    loaded = load_trees(arguments.path, load_options(arguments), arguments.component)
     resolve(loaded)
     if loaded.diagnostics.has_errors:
         count = len(loaded.diagnostics.sorted("error"))
@@ -158,13 +178,13 @@ def convert_tree(arguments: argparse.Namespace, terminal: Terminal, options: Loa
         what = f"{entry.resource}: {entry.directive}" if entry.directive else entry.resource
         terminal.line(f"{entry.file}:{entry.line}: {what}: {entry.status}: {entry.why}")
     terminal.emit({"type": "summary", "files": len(conversion.files), "kept": conversion.kept})
-    terminal.line(f"{target}: {len(conversion.files)} files; {conversion.summary()}")
+    terminal.line(f"{target}: {counted(len(conversion.files), 'file')}; {conversion.summary()}")
     return EXIT_DONE
 
 
 def print_schema(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """`schema`: the table as JSON Schema."""
-    from strongroom.config.reports.json_schema import json_schema
+    from strongroom.config.reports.reference import json_schema
 
     terminal.document(json.dumps(json_schema(arguments.component), indent=2) + "\n")
     return EXIT_DONE
@@ -196,14 +216,5 @@ def _text_of(path: str) -> str:
 
 def _replace_file(path: str, data: bytes, new_mode: int = 0o640) -> None:
     """Replace the file atomically; permissions of an old one are kept."""
-    new = f"{path}.strongroom-new"
     mode = os.stat(path).st_mode & 0o7777 if os.path.exists(path) else new_mode
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(new)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fchmod(file.fileno(), mode)
-        os.fsync(file.fileno())
-    os.replace(new, path)
+    write_file(os.fsencode(path), data, mode)

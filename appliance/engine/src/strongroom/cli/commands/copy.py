@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import platform
 from typing import TYPE_CHECKING
 
+from strongroom.base.errors import EXIT_DONE
+from strongroom.base.printable import printable
+from strongroom.base.quantities import size_text
 from strongroom.cli.access import open_place, open_repository
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.quantities import size_text
 from strongroom.cli.set_aside import end_with
+from strongroom.cli.settings import Settings
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
-from strongroom.cli.times import time_text
-from strongroom.errors import EXIT_DONE
-from strongroom.knobs.table import default_word
-from strongroom.printable import printable
+from strongroom.cli.terminal import Terminal
+from strongroom.cli.times import parse_moment, time_text
+from strongroom.engine.knobs.table import default_word
+from strongroom.engine.repository.snapshots import Snapshot
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.settings import Settings
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.copy.copy import CopiedSnapshot
-    from strongroom.repo.snapshots import Snapshot
+    from strongroom.engine.copy.copy import CopiedSnapshot
 
 EPILOG = """\
 examples:
@@ -30,7 +29,7 @@ examples:
   strongroom copy --from-repo /mnt/backup/repository --from-password-file /root/other --dry-run
 
 Copies only what is missing, so it can be repeated. Chunk boundaries of files over 512 KiB depend on
-a secret of each repository: these files deduplicate among copies, not with own backups.
+a secret of each repository: these files deduplicate among copies, not with backups made here.
 """
 
 
@@ -51,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--from-password-command", metavar="COMMAND", help="a command that prints its passphrase")
     add("--from-key-file", metavar="FILE", help="its exported restore key")
+    add("--from-at", metavar="TIME", help="copy from it as it was at TIME; see `restore --at`")
     usual = default_word("compression")
     add("--compression", metavar="CODEC", default=usual, help=f"as for backup (default: {usual})")
     add("-n", "--dry-run", action="store_true", help="only list what would be copied")
@@ -59,14 +59,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Copy, the oldest snapshot first; each is complete when its line is printed."""
-    from strongroom.content.codecs import parse_compression
-    from strongroom.jobs.copy.copy import CopyOptions, copy_snapshots, to_be_copied
+    from strongroom.engine.content.codecs import parse_compression
+    from strongroom.engine.copy.copy import CopyOptions, copy_snapshots, to_be_copied
 
     options = CopyOptions(platform.node(), parse_compression(arguments.compression))
-    source = open_place(arguments.from_repo, _source_settings(arguments), terminal, "read")
-    try:
-        target = open_repository(arguments, terminal, "write")
-        try:
+    at_ns = None if arguments.from_at is None else parse_moment(arguments.from_at)
+    if at_ns is not None:
+        # What is remembered of the source is of the present.
+        arguments.settings = arguments.settings._replace(cache_folder=None)
+    settings = _source_settings(arguments)
+    with open_place(arguments.from_repo, settings, terminal, "read", at_ns=at_ns) as source:
+        with open_repository(arguments, terminal, "write") as target:
             choice = SnapshotChoice(arguments, source)
             choice.warn(terminal)
             wanted = [choice.find(name) for name in arguments.snapshots] or choice.snapshots
@@ -86,12 +89,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                         _show(copied, terminal)
             done = f"{len(missing)} to be copied" if arguments.dry_run else f"{count} copied"
             terminal.line(f"{done}, {len(present)} there already")
-        finally:
-            target.close()
         if not arguments.snapshots or not (arguments.dry_run or count == len(missing)):
             end_with(choice.set_aside, source, terminal)
-    finally:
-        source.close()
     return EXIT_DONE
 
 

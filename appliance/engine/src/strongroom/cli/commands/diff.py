@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from strongroom.cli.access import open_repository
+from strongroom.base.errors import EXIT_DONE
+from strongroom.base.printable import printable
+from strongroom.base.quantities import size_text
+from strongroom.cli.access import add_past_option, open_repository
+from strongroom.cli.client.place import add_director_options, asks_director
 from strongroom.cli.entry_view import entry_object
-from strongroom.cli.quantities import size_text
 from strongroom.cli.snapshot_choice import (
     SnapshotChoice,
     add_snapshot_filters,
@@ -15,9 +19,9 @@ from strongroom.cli.snapshot_choice import (
     normal_path,
     shown_path,
 )
+from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import time_text
-from strongroom.errors import EXIT_DONE
-from strongroom.jobs.looking.diff import (
+from strongroom.engine.inspect.diff import (
     ADDED,
     METADATA,
     MODIFIED,
@@ -26,22 +30,18 @@ from strongroom.jobs.looking.diff import (
     Difference,
     SnapshotComparison,
 )
-from strongroom.printable import printable
-from strongroom.repo.client_readers import ClientReaders
-from strongroom.repo.listing.reader import Listing
-from strongroom.rows.kinds import kind_name
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.rows.views import RowView
+from strongroom.engine.repository.client_readers import ClientReaders
+from strongroom.engine.repository.listing.reader import Listing
+from strongroom.engine.repository.snapshots import Snapshot
+from strongroom.engine.rows.rows import kind_name
+from strongroom.engine.rows.views import RowView
 
 EPILOG = """\
 examples:
   strongroom diff 3f2a91c0 latest
   strongroom diff 3f2a91c0 8c11d0aa /etc --content-only
   strongroom diff 3f2a91c0 latest --json | jq -r 'select(.change == "removed") | .path'
+  strongroom diff 3f2a91c0 latest --host web1 --director vault.example    by the director
 
 Before each path: + added, - removed, M content modified, U only metadata changed, T another type.
 """
@@ -60,37 +60,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--content-only", action="store_true", help="leave out entries that differ in metadata only"
     )
     add_snapshot_filters(parser)
+    add_past_option(parser)
+    add_director_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Write the differences, then how many there are; exit code 0 whether there are any or not."""
-    repository = open_repository(arguments, terminal)
-    try:
+    if asks_director(arguments):
+        from strongroom.cli.client.client import open_director
+        from strongroom.cli.client.inspect import DirectorSnapshots
+
+        with open_director(arguments) as director:
+            there = DirectorSnapshots(arguments, director, terminal)
+            before, after = there.find(arguments.older), there.find(arguments.newer)
+            found = there.differences(before, after, normal_path(arguments.folder))
+            _show_all(before, after, found, arguments, terminal)
+        return EXIT_DONE
+    with open_repository(arguments, terminal) as repository:
         choice = SnapshotChoice(arguments, repository)
         before = repository.snapshot(choice.find(arguments.older).id)
         after = repository.snapshot(choice.find(arguments.newer).id)
-        for sign, snapshot in (("-", before), ("+", after)):
-            terminal.line(
-                f"{sign * 3} {snapshot.short_id}  {time_text(snapshot.start_ns)}  "
-                f"{printable(snapshot.host)}"
-            )
-        index = repository.load_index()
+        index = repository.kept_index()
         listing = Listing.of(after, repository.reader_of(after, index), takes_any_xattrs=True)
         folder = found_path(listing, normal_path(arguments.folder), enters=True)
         readers = ClientReaders(repository, index)
         comparison = SnapshotComparison(readers, before, after)
-        counts = dict.fromkeys(_SIGNS, 0)
-        sizes = dict.fromkeys(_SIGNS, 0)
-        for difference in comparison.differences(folder):
-            if arguments.content_only and difference.kind == METADATA:
-                continue
-            counts[difference.kind] += 1
-            sizes[difference.kind] += _size(difference.after) or _size(difference.before)
-            _show(difference, terminal)
-        _show_totals(counts, sizes, terminal)
-    finally:
-        repository.close()
+        _show_all(before, after, comparison.differences(folder), arguments, terminal)
     return EXIT_DONE
+
+
+def _show_all(
+    before: Snapshot,
+    after: Snapshot,
+    differences: Iterable[Difference],
+    arguments: argparse.Namespace,
+    terminal: Terminal,
+) -> None:
+    for sign, snapshot in (("-", before), ("+", after)):
+        terminal.line(
+            f"{sign * 3} {snapshot.short_id}  {time_text(snapshot.start_ns)}  "
+            f"{printable(snapshot.host)}"
+        )
+    counts = dict.fromkeys(_SIGNS, 0)
+    sizes = dict.fromkeys(_SIGNS, 0)
+    for difference in differences:
+        if arguments.content_only and difference.kind == METADATA:
+            continue
+        counts[difference.kind] += 1
+        sizes[difference.kind] += _size(difference.after) or _size(difference.before)
+        _show(difference, terminal)
+    _show_totals(counts, sizes, terminal)
 
 
 def _show(difference: Difference, terminal: Terminal) -> None:

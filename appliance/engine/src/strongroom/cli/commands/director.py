@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from typing import TYPE_CHECKING
 
+from strongroom.base.errors import EXIT_DONE
 from strongroom.cli.daemon_checks import add_check_options, log_faults, tell_faults
-from strongroom.errors import EXIT_DONE
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -36,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Serve until told to stop. Raises ConfigurationError, UsageError, OperatingSystemError."""
+    """Serve until stopped. Raises ConfigurationError, UsageError, OperatingSystemError."""
     if arguments.check:
-        from strongroom.daemons.director.checking import check_director
+        from strongroom.director.checking import check_director
         from strongroom.net.channels.listening import shown_place
 
         settings, look = check_director(arguments.config)
@@ -51,15 +47,15 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     import asyncio
     import logging
 
-    from strongroom.daemons.director.daemon import DirectorDaemon
-    from strongroom.daemons.service_manager import begin_log
-    from strongroom.interpreter import leave_present_folder
+    from strongroom.base.interpreter import leave_present_folder
+    from strongroom.director.daemon import DirectorDaemon
+    from strongroom.service.service_manager import begin_log
 
     arguments.config = os.path.abspath(arguments.config)
     leave_present_folder()
     begin_log(verbose=arguments.verbose)
     if arguments.check_first:
-        from strongroom.daemons.director.checking import check_director
+        from strongroom.director.checking import check_director
 
         log_faults(check_director, arguments.config)
     # Its lines only repeat ours; its errors are shown.

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import stat
 from typing import TYPE_CHECKING
 
-from strongroom.cli.access import open_repository
+from strongroom.base.errors import (
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    PathNotFoundError,
+    SourceError,
+    UsageError,
+)
+from strongroom.base.printable import printable
+from strongroom.cli.access import add_past_option, open_repository
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
@@ -14,23 +23,13 @@ from strongroom.cli.snapshot_choice import (
     normal_path,
     shown_path,
 )
-from strongroom.errors import (
-    EXIT_DONE,
-    EXIT_INCOMPLETE,
-    PathNotFoundError,
-    SourceError,
-    UsageError,
-)
-from strongroom.printable import printable
-from strongroom.repo.listing.reader import Listing
-from strongroom.rows.rows import UNREADABLE
+from strongroom.cli.terminal import Terminal
+from strongroom.engine.repository.listing.reader import Listing
+from strongroom.engine.rows.rows import UNREADABLE
+from strongroom.engine.rows.views import RowView
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.looking.file_content import FileContent, PartReader
-    from strongroom.rows.views import RowView
+    from strongroom.engine.inspect.file_content import FileContent, PartReader
 
 EPILOG = """\
 examples:
@@ -42,7 +41,8 @@ examples:
 
 A file is written as it is. What is in a folder is written as a tar archive (POSIX format, with
 extended attributes and hard links; sparse files with zeros), its names relative to the folder.
-A terminal gets text only; nothing else is written to it.
+A terminal gets text only; nothing else is written to it. The repository itself is read: a director
+hands out no content, it restores to a client (`strongroom restore --client`).
 
 Exit code 3: an archive lacks files that the backup could not read; each was named.
 Exit code 15: the snapshot has no such path. Exit code 20: the output ends at damaged content.
@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "inside", metavar="PATH", nargs="?", help="a file or folder in it; / is all"
     )
     add_snapshot_filters(parser)
+    add_past_option(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -77,10 +78,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("dump writes the file itself, which is not JSON; leave out --json")
     typed: str = given if colon else arguments.inside
     path = normal_path(typed)
-    repository = open_repository(arguments, terminal)
-    try:
+    with open_repository(arguments, terminal) as repository:
         snapshot = chosen_snapshot(arguments, repository, terminal, name)
-        reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
+        reader = repository.reader_of(snapshot, repository.kept_index())
         listing = Listing.of(snapshot, reader)
         path = found_path(listing, path, enters=typed.endswith("/"))
         row = listing.lookup(path)
@@ -91,13 +91,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if row is None or stat.S_ISDIR(row.mode):
             return _dump_folder(listing, path, reader, terminal)
         _dump_file(row, reader, terminal)
-    finally:
-        repository.close()
     return EXIT_DONE
 
 
 def _dump_folder(listing: Listing, path: bytes, reader: PartReader, terminal: Terminal) -> int:
-    from strongroom.jobs.looking.archive import write_archive
+    from strongroom.engine.inspect.archive import write_archive
 
     shown = printable(shown_path(path))
     if terminal.shows_output:
@@ -121,7 +119,7 @@ def _dump_folder(listing: Listing, path: bytes, reader: PartReader, terminal: Te
 
 
 def _dump_file(row: RowView, reader: PartReader, terminal: Terminal) -> None:
-    from strongroom.jobs.looking.file_content import FileContent
+    from strongroom.engine.inspect.file_content import FileContent
 
     shown = printable(shown_path(row.path))
     if stat.S_ISLNK(row.mode):
@@ -142,7 +140,7 @@ def _dump_file(row: RowView, reader: PartReader, terminal: Terminal) -> None:
 
 
 def _show_text(content: FileContent, shown: str, terminal: Terminal) -> None:
-    """To a terminal, with control characters escaped. UsageError at what is no text."""
+    """To a terminal, with control characters escaped. UsageError at what is not text."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     for offset in range(0, content.size, _PIECE_BYTES):
         piece = content.read(offset, _PIECE_BYTES)
@@ -153,6 +151,6 @@ def _show_text(content: FileContent, shown: str, terminal: Terminal) -> None:
             text = "\0"
         if "\0" in text:
             raise UsageError(
-                f"{shown} is no text, which a terminal cannot show: redirect it to a file"
+                f"{shown} is not text, which a terminal cannot show: redirect it to a file"
             )
         terminal.document(text)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import run_exit_code, run_line
-from strongroom.cli.quantities import size_text
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.quantities import counted, size_text
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import run_exit_code, run_line
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -31,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Count."""
-    from strongroom.cli.console.client import open_director
-    from strongroom.cli.console.run_watch import watch_run
+    from strongroom.cli.client.client import open_director
+    from strongroom.cli.client.run_watch import watch_run
 
     with open_director(arguments) as director:
         body = {"job": arguments.job, "listing": arguments.listing}
@@ -40,7 +36,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         found = watch_run(director, queued["id"], terminal, tells_log=arguments.listing)
     terminal.emit({"type": "run", **found})
     if found["state"] in ("done", "incomplete"):
-        terminal.line(f"{found['files']:,} files, {size_text(found['bytes'])}")
+        terminal.line(f"{counted(found['files'], 'file')}, {size_text(found['bytes'])}")
     else:
         terminal.line(run_line(found))
     return run_exit_code(found)

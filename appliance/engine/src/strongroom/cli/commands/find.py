@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strongroom.cli.access import open_repository
+from strongroom.base.clock import utc_text
+from strongroom.base.errors import EXIT_DONE, DamageError, UsageError
+from strongroom.base.printable import printable
+from strongroom.cli.access import add_past_option, open_repository
+from strongroom.cli.client.place import add_director_options, asks_director
 from strongroom.cli.entry_view import entry_line, entry_object
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import (
@@ -18,23 +24,18 @@ from strongroom.cli.snapshot_choice import (
     normal_path,
     shown_path,
 )
+from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import parse_moment, time_text
-from strongroom.clock import utc_text
-from strongroom.errors import EXIT_DONE, DamageError, UsageError
-from strongroom.jobs.looking.find import Criteria, Finder, Match
-from strongroom.printable import printable
-from strongroom.repo.client_readers import ClientReaders
-from strongroom.repo.listing.reader import Listing
-from strongroom.rows.kinds import KINDS
+from strongroom.engine.inspect.find import Criteria, Finder, Match
+from strongroom.engine.repository.client_readers import ClientReaders
+from strongroom.engine.repository.listing.reader import Listing
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.set_aside import SetAside
+from strongroom.engine.repository.snapshots import Snapshot
+from strongroom.engine.rows.rows import KINDS
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable, Iterator
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.repo.repository import Repository
-    from strongroom.repo.set_aside import SetAside
-    from strongroom.repo.snapshots import Snapshot
+    from strongroom.cli.client.client import DirectorClient
 
 EPILOG = """\
 examples:
@@ -43,6 +44,7 @@ examples:
   strongroom find --regex '/home/[a-z]+/\\.ssh/' --type file
   strongroom find '*.iso' --larger-than 1GiB --newer-than 30d --in latest
   strongroom find /etc/**/*.conf --json | jq -r .path
+  strongroom find '*.docx' --host web1 --director vault.example    by the director
 
 Patterns are those of --exclude: without a slash they match names, with one paths.
 """
@@ -84,21 +86,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("-l", "--long", action="store_true", help="mode, links, owner, group, size, time")
     add_snapshot_filters(parser)
+    add_past_option(parser)
+    add_director_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Search the snapshots, the newest first."""
     criteria = _criteria(arguments)
-    repository = open_repository(arguments, terminal)
-    try:
+    if asks_director(arguments):
+        from strongroom.cli.client.client import open_director
+
+        with open_director(arguments) as director:
+            matches = _found_by_director(arguments, criteria, director, terminal)
+            show = _show_versions if arguments.show_snapshots else _show_matches
+            show(matches, arguments, terminal)
+        return EXIT_DONE
+    with open_repository(arguments, terminal) as repository:
         choice = SnapshotChoice(arguments, repository)
         choice.warn(terminal)
         snapshots = choice.snapshots
         if arguments.only is not None:
             snapshots = [choice.find(arguments.only)]
-        index = repository.load_index()
+        index = repository.kept_index()
         if snapshots and criteria.below:
-            # A damaged one is told while it is searched.
+            # A damaged one is reported while it is searched.
             with suppress(DamageError):
                 newest = repository.snapshot(snapshots[-1].id)
                 reader = repository.reader_of(newest, index)
@@ -112,9 +123,28 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         else:
             _show_matches(searched, arguments, terminal)
         end_with(choice.set_aside, repository, terminal)
-    finally:
-        repository.close()
     return EXIT_DONE
+
+
+def _found_by_director(
+    arguments: argparse.Namespace, criteria: Criteria, director: DirectorClient, terminal: Terminal
+) -> Iterator[Match]:
+    """What the director finds by name, of that what the other criteria want."""
+    from strongroom.cli.client.inspect import DirectorSnapshots
+
+    if arguments.regex or arguments.tag or arguments.before:
+        raise UsageError("--regex, --tag and --before work without the director only")
+    there = DirectorSnapshots(arguments, director, terminal)
+    only = None if arguments.only is None else there.find(arguments.only)
+    known: dict[str, Snapshot] = {}
+    seen: set[tuple[str, bytes]] = set()
+    for pattern in arguments.patterns or ["*"]:
+        for name, row in there.matches(pattern, criteria, only):
+            if name not in known:
+                known[name] = there.by_id(name)
+            if (name, row.path) not in seen:
+                seen.add((name, row.path))
+                yield Match(known[name], row)
 
 
 def _criteria(arguments: argparse.Namespace) -> Criteria:
@@ -149,7 +179,9 @@ def _size_bytes(text: str | None) -> int | None:
         return None
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{printable(text)} is no size; write for example 4096, 100k, 10M, 2GiB")
+        raise UsageError(
+            f"{printable(text)} is not a size; write for example 4096, 100k, 10M, 2GiB"
+        )
     power = _UNITS.index((match.group(2) or " ").lower())
     return int(match.group(1)) << 10 * power
 
@@ -181,7 +213,7 @@ def _show_matches(
         terminal.line(entry_line(row, path) if arguments.long else printable(path))
         count += 1
     if not count:
-        terminal.line("nothing found")
+        terminal.line("no match")
 
 
 def _show_versions(
@@ -223,7 +255,7 @@ def _show_versions(
         for match in found:
             terminal.line(f"    in {_heading(match.snapshot)}")
     if not versions:
-        terminal.line("nothing found")
+        terminal.line("no match")
 
 
 def _start(found: list[Match]) -> int:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
+from strongroom.base.clock import utc_text
+from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted
 from strongroom.cli.access import open_repository
 from strongroom.cli.commands.prune import (
     PRUNE_MODULE,
@@ -13,19 +18,14 @@ from strongroom.cli.commands.prune import (
 )
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters, shown_path
-from strongroom.cli.table import Column, write_table
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import time_text
-from strongroom.clock import utc_text
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.printable import printable
+from strongroom.engine.repository.snapshots import Snapshot
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.upkeep.forget import ForgetGroup, ForgetOptions, ForgetReport
-    from strongroom.jobs.upkeep.retention import RetentionRules
-    from strongroom.repo.snapshots import Snapshot
+    from strongroom.engine.prune.forget import ForgetGroup, ForgetOptions, ForgetReport
+    from strongroom.engine.prune.retention import RetentionRules
 
 EPILOG = """\
 examples:
@@ -39,14 +39,7 @@ group (--group-by) separately. `strongroom prune`, or --prune, frees the space.
 """
 
 _PERIODS = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
-_COLUMNS = (
-    Column("ACTION"),
-    Column("ID"),
-    Column("TIME"),
-    Column("HOST"),
-    Column("TAGS"),
-    Column("REASON"),
-)
+_COLUMNS = ("ACTION", "ID", "TIME", "HOST", "TAGS", "REASON")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,13 +79,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--group-by",
         metavar="WHAT[,WHAT]",
         default="host,paths",
-        help="apply the rules to each group by itself: host, paths, tags, job, or several of "
+        help="apply the rules to each group separately: host, paths, tags, job, or several of "
         "them; '' for one group (default: host,paths)",
     )
     group.add_argument(
         "--allow-remove-all",
         action="store_true",
-        help="allow rules that keep nothing of a group",
+        help="allow rules that keep no snapshot of a group",
     )
     add_snapshot_filters(parser)
     parser.add_argument(
@@ -107,16 +100,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Forget, report why others are kept, and prune if requested."""
-    from strongroom.jobs.upkeep.forget import forget
+    from strongroom.engine.prune.forget import forget
 
     pruning = prune_options(arguments)
     rules = _rules(arguments)
     if arguments.snapshots and not rules.is_empty:
         raise UsageError("name snapshots or state rules, not both")
     module = PRUNE_MODULE if arguments.prune else ""
-    repository = open_repository(arguments, terminal, "read", module=module)
-    try:
-        choice = SnapshotChoice(arguments, repository)
+    with open_repository(arguments, terminal, "read", module=module) as repository:
+        choice = SnapshotChoice(arguments, repository, anew=True)
         choice.warn(terminal)
         named = [choice.find_to_forget(wanted) for wanted in arguments.snapshots]
         options = _options(arguments, rules, named, choice)
@@ -129,15 +121,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             raise report.refused[0]
         if arguments.prune and not arguments.dry_run:
             run_prune(repository, pruning, terminal)
-    finally:
-        repository.close()
     if not named:
         choice.set_aside.require_none()
     return EXIT_DONE
 
 
 def _rules(arguments: argparse.Namespace) -> RetentionRules:
-    from strongroom.jobs.upkeep.retention import RetentionRules, parse_duration
+    from strongroom.engine.prune.retention import RetentionRules, parse_duration
 
     counts = {period: _limit(getattr(arguments, f"keep_{period}"), period) for period in _PERIODS}
     within = arguments.keep_within
@@ -149,7 +139,7 @@ def _rules(arguments: argparse.Namespace) -> RetentionRules:
 
 
 def _limit(text: str, period: str) -> int:
-    from strongroom.jobs.upkeep.retention import UNLIMITED
+    from strongroom.engine.prune.retention import UNLIMITED
 
     if text == "unlimited":
         return UNLIMITED
@@ -164,8 +154,8 @@ def _options(
     named: list[Snapshot],
     choice: SnapshotChoice,
 ) -> ForgetOptions:
-    from strongroom.jobs.upkeep.forget import GROUP_PARTS, ForgetOptions
-    from strongroom.jobs.upkeep.retention import parse_duration
+    from strongroom.engine.prune.forget import GROUP_PARTS, ForgetOptions
+    from strongroom.engine.prune.retention import parse_duration
 
     group_by = tuple(part.strip() for part in arguments.group_by.split(",") if part.strip())
     for part in group_by:
@@ -197,20 +187,16 @@ def _write_report(report: ForgetReport, terminal: Terminal) -> None:
             "kept": report.kept_count,
         }
     )
-    plural = "" if report.removed_count == 1 else "s"
     terminal.line(
-        f"{report.removed_count} snapshot{plural} {would}forgotten, {report.kept_count} kept"
+        f"{counted(report.removed_count, 'snapshot')} {would}forgotten, {report.kept_count} kept"
     )
 
 
 def _write_group(group: ForgetGroup, report: ForgetReport, terminal: Terminal) -> None:
+    from strongroom.engine.prune.forget import group_text
+
     if group.key and (len(report.groups) > 1 or report.dry_run):
-        terminal.line(
-            ", ".join(
-                f"{part} {' '.join(_part_text(part, value) for value in values) or '(none)'}"
-                for part, values in group.key
-            )
-        )
+        terminal.line(group_text(group.key))
     for judged in group.judged:
         snapshot = judged.snapshot
         terminal.emit(
@@ -247,9 +233,3 @@ def _write_group(group: ForgetGroup, report: ForgetReport, terminal: Terminal) -
     )
     if listed:
         terminal.line()
-
-
-def _part_text(part: str, value: str | bytes) -> str:
-    if isinstance(value, bytes):
-        return printable(shown_path(value))
-    return printable(value)

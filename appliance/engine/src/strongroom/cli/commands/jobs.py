@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import argparse
+from typing import Any
 
-from strongroom import clock
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import local_time
-from strongroom.cli.table import Column, write_table
-from strongroom.errors import EXIT_DONE
-from strongroom.printable import printable
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base import clock
+from strongroom.base.errors import EXIT_DONE
+from strongroom.base.printable import printable
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import local_time
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -25,33 +22,32 @@ examples:
 `strongroom runs` lists what each of them did.
 """
 _COLUMNS = (
-    Column("JOB"),
-    Column("KIND"),
-    Column("LEVEL"),
-    Column("CLIENT"),
-    Column("FILESET"),
-    Column("SCHEDULE"),
-    Column("POOL"),
-    Column("NEXT"),
-    Column("LAST"),
-    Column("ENDED"),
+    "JOB",
+    "KIND",
+    "LEVEL",
+    "CLIENT",
+    "FILESET",
+    "SCHEDULE",
+    "POOL",
+    "NEXT",
+    "LAST",
+    "ENDED",
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the filters."""
+    parser.set_defaults(lists=True)
     parser.add_argument("--client", metavar="NAME", help="only those of this client")
     add_director_options(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Fetch and show."""
-    from strongroom.cli.console.client import open_director
+    from strongroom.cli.client.client import PAGE_SIZE, open_director
 
     with open_director(arguments) as director:
-        found = [
-            job for job in director.pages("/jobs") if arguments.client in (None, job["client"])
-        ]
+        found = list(director.pages("/jobs", client=arguments.client, limit=PAGE_SIZE))
     for job in found:
         terminal.emit({"type": "job", **job})
     write_table(terminal, _COLUMNS, [_row(job) for job in found])
@@ -75,6 +71,6 @@ def _row(job: dict[str, Any]) -> list[str]:
         printable(job["schedule"]),
         printable(job["pool"]),
         _next_time(job) if job["enabled"] else "disabled",
-        last["state"] if last else "never",
+        last["state"] if last else "no run yet",
         local_time(last["ended"]) if last else "",
     ]

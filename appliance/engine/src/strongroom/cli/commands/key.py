@@ -6,10 +6,13 @@ passphrase rewrites no data, and takes effect the next time the repository is op
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
-from typing import TYPE_CHECKING
 
+from strongroom.base.clock import utc_text
+from strongroom.base.errors import EXIT_DONE, KeyRightError, UsageError, WrongKeyError
+from strongroom.base.printable import printable
 from strongroom.cli.access import (
     open_repository,
     open_store,
@@ -22,21 +25,15 @@ from strongroom.cli.passphrase import (
     given_passphrase,
     passphrase_from_command,
     passphrase_from_file,
+    warn_if_weak,
 )
-from strongroom.cli.table import Column, write_table
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import time_text
-from strongroom.clock import utc_text
-from strongroom.errors import EXIT_DONE, KeyRightError, UsageError, WrongKeyError
-from strongroom.printable import printable
-from strongroom.repo.keys.files import export_key
-from strongroom.repo.keys.roles import ApplianceKey, RestoreKey
-from strongroom.repo.keys.wrapping import unwrap_key
-from strongroom.repo.repository import Repository
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.engine.repository.keys.files import export_key
+from strongroom.engine.repository.keys.roles import ApplianceKey, RestoreKey
+from strongroom.engine.repository.keys.wrapping import unwrap_key
+from strongroom.engine.repository.repository import Repository
 
 EPILOG = """\
 examples:
@@ -48,7 +45,7 @@ examples:
   strongroom key export-put --client web1 web1.key        for another machine
   strongroom key export-appliance appliance.key           for the director, to enrol agents
   strongroom key export-restore restore.key               to keep on paper, in a safe
-  strongroom key import restore.key                       a new passphrase when all are lost
+  strongroom key import restore.key                       set a new passphrase when all are lost
   strongroom backup /home --repo /mnt/backup/repository --key-file /etc/strongroom/put.key
 """
 
@@ -57,15 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="list the passphrases")
-    listing.set_defaults(act=_list)
+    listing.set_defaults(run=_list, lists=True)
     adding = actions.add_parser("add", help="add a passphrase")
-    adding.set_defaults(act=_add)
+    adding.set_defaults(run=_add)
     _add_new_passphrase_options(adding)
     removing = actions.add_parser("remove", help="remove a passphrase, but never the last one")
     removing.add_argument("id", metavar="ID", help="its id, or the beginning of it")
-    removing.set_defaults(act=_remove)
+    removing.set_defaults(run=_remove)
     changing = actions.add_parser("change", help="replace the passphrase that opens the repository")
-    changing.set_defaults(act=_change)
+    changing.set_defaults(run=_change)
     _add_new_passphrase_options(changing)
     putting = actions.add_parser(
         "export-put", help="write a client's put key: it can add and deduplicate, it cannot read"
@@ -74,28 +71,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     putting.add_argument(
         "--client", metavar="NAME", help="of this client (else of this machine's host name)"
     )
-    putting.set_defaults(act=_export_put)
+    putting.set_defaults(run=_export_put)
     making = actions.add_parser(
         "export-appliance",
         help="write the appliance key: it makes put keys for clients, it cannot read",
     )
     making.add_argument("file", metavar="FILE", help="a new file; `-` prints the key")
-    making.set_defaults(act=_export_appliance)
+    making.set_defaults(run=_export_appliance)
     restoring = actions.add_parser(
         "export-restore", help="write the restore key itself, which CAN READ EVERYTHING"
     )
     restoring.add_argument("file", metavar="FILE", help="a new file; `-` prints the key")
-    restoring.set_defaults(act=_export_restore)
+    restoring.set_defaults(run=_export_restore)
     importing = actions.add_parser("import", help="add a passphrase by an exported restore key")
     importing.add_argument("file", metavar="FILE", help="what export-restore wrote")
-    importing.set_defaults(act=_import)
+    importing.set_defaults(run=_import)
     _add_new_passphrase_options(importing)
-
-
-def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Do the action."""
-    exit_code: int = arguments.act(arguments, terminal)
-    return exit_code
 
 
 def _add_new_passphrase_options(parser: argparse.ArgumentParser) -> None:
@@ -109,25 +100,25 @@ def _add_new_passphrase_options(parser: argparse.ArgumentParser) -> None:
         metavar="COMMAND",
         help="read the new passphrase from the output of COMMAND",
     )
-    parser.add_argument("--label", metavar="TEXT", default="", help="a note beside the passphrase")
+    parser.add_argument("--label", metavar="TEXT", default="", help="a note for this passphrase")
 
 
 def _new_passphrase(arguments: argparse.Namespace, terminal: Terminal) -> bytes:
     if arguments.new_password_file and arguments.new_password_command:
         raise UsageError("--new-password-file and --new-password-command exclude each other")
     if arguments.new_password_file:
-        return passphrase_from_file(arguments.new_password_file, terminal)
-    if arguments.new_password_command:
-        return passphrase_from_command(arguments.new_password_command)
-    return choose_passphrase("new passphrase")
+        passphrase = passphrase_from_file(arguments.new_password_file, terminal)
+    elif arguments.new_password_command:
+        passphrase = passphrase_from_command(arguments.new_password_command)
+    else:
+        passphrase = choose_passphrase("new passphrase")
+    warn_if_weak(passphrase, terminal)
+    return passphrase
 
 
 def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    repository = open_repository(arguments, terminal, "write")
-    try:
+    with open_repository(arguments, terminal, "write") as repository:
         wraps = repository.passphrases()
-    finally:
-        repository.close()
     for name, info in wraps:
         terminal.emit(
             {
@@ -140,7 +131,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 "lanes": info.cost.lanes,
             }
         )
-    columns = (Column("ID"), Column("CREATED"), Column("LABEL"))
+    columns = ("ID", "CREATED", "LABEL")
     rows = [[name[:8], time_text(info.created_ns), printable(info.label)] for name, info in wraps]
     write_table(terminal, columns, rows)
     if not wraps:
@@ -149,22 +140,16 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _add(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    repository = open_repository(arguments, terminal)
-    try:
+    with open_repository(arguments, terminal) as repository:
         _require_passphrases(repository)
         passphrase = _new_passphrase(arguments, terminal)
         _report_added(repository.add_passphrase(passphrase, arguments.label), terminal)
-    finally:
-        repository.close()
     return EXIT_DONE
 
 
 def _remove(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    repository = open_repository(arguments, terminal)
-    try:
+    with open_repository(arguments, terminal) as repository:
         _remove_wrap(repository, arguments.id, terminal)
-    finally:
-        repository.close()
     return EXIT_DONE
 
 
@@ -211,7 +196,7 @@ def _export_restore(arguments: argparse.Namespace, terminal: Terminal) -> int:
     repository = open_repository(arguments, terminal)
     repository.close()
     terminal.warn(
-        "anybody with this key can read everything in the repository; it cannot be revoked"
+        "anyone with this key can read everything in the repository; it cannot be revoked"
     )
     _write_key(arguments.file, "restore", export_key(repository.restore_key), terminal)
     return EXIT_DONE
@@ -221,17 +206,13 @@ def _import(arguments: argparse.Namespace, terminal: Terminal) -> int:
     key = read_key_file(arguments.file)
     if not isinstance(key, RestoreKey):
         raise KeyRightError(
-            f"{printable(arguments.file)} is no restore key, so it opens nothing; use it with "
-            "--key-file"
+            f"{printable(arguments.file)} is not a restore key; use it with --key-file"
         )
     place = repository_place(arguments)
-    repository = Repository.open(open_store(place, arguments.settings), key)
-    try:
+    with Repository.open(open_store(place, arguments.settings), key) as repository:
         _require_passphrases(repository)
         passphrase = _new_passphrase(arguments, terminal)
         _report_added(repository.add_passphrase(passphrase, arguments.label), terminal)
-    finally:
-        repository.close()
     return EXIT_DONE
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import run_line
-from strongroom.errors import EXIT_DONE
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import EXIT_DONE
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import run_line
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -30,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Show it."""
-    from strongroom.cli.console.client import named, open_director
-    from strongroom.cli.console.run_watch import tell_line
+    from strongroom.cli.client.client import named, open_director
+    from strongroom.cli.client.run_watch import tell_line
 
     with open_director(arguments) as director:
         found = director.get(f"/runs/{named(arguments.run_id)}")

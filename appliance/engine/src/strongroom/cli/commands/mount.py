@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from strongroom.cli.access import open_repository
+from strongroom.base.errors import (
+    EXIT_DONE,
+    OperatingSystemError,
+    StrongroomError,
+    UsageError,
+    os_errors,
+)
+from strongroom.base.printable import printable
+from strongroom.cli.access import add_past_option, open_repository
 from strongroom.cli.set_aside import set_aside_lines
 from strongroom.cli.snapshot_choice import add_snapshot_filters, snapshot_filter
-from strongroom.errors import EXIT_DONE, OperatingSystemError, StrongroomError, UsageError
-from strongroom.printable import printable
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.repo.repository import Repository
-    from strongroom.repo.set_aside import SetAside
+from strongroom.cli.terminal import Terminal
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.set_aside import SetAside
 
 EPILOG = """\
 examples:
@@ -60,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="requests answered at the same time (default: 1, fastest unless the store is slow)",
     )
     add_snapshot_filters(parser)
+    add_past_option(parser)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -70,8 +73,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.threads < 1:
         raise UsageError("--threads needs a number from 1 on")
     _require_fuse()
-    repository = open_repository(arguments, terminal)
-    try:
+    with open_repository(arguments, terminal) as repository:
         if arguments.foreground:
             terminal.emit({"type": "mounting", "path": mount_point})
             terminal.line(f"mounting at {printable(mount_point)}; Ctrl-C unmounts")
@@ -79,8 +81,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             _serve(repository, mount_point, arguments, terminal.warn, lambda: None)
             return EXIT_DONE
         return _serve_in_background(repository, mount_point, arguments, terminal)
-    finally:
-        repository.close()
 
 
 def _vacant_folder(path: str) -> bytes:
@@ -89,21 +89,17 @@ def _vacant_folder(path: str) -> bytes:
     Raises UsageError.
     """
     mount_point = os.path.realpath(os.fsencode(path))
-    try:
+    with os_errors(f"cannot mount at {printable(mount_point)}", then="; choose an empty folder"):
         names = os.listdir(mount_point)
-    except OSError as error:
-        raise UsageError(
-            f"cannot mount at {printable(mount_point)}: {error.strerror}; name an empty folder"
-        ) from error
     if names:
-        raise UsageError(f"{printable(mount_point)} is not empty; name an empty folder")
+        raise UsageError(f"{printable(mount_point)} is not empty; choose an empty folder")
     return mount_point
 
 
 def _require_fuse() -> None:
     """Check before asking for a passphrase."""
     try:
-        import strongroom.jobs.mount.fuse  # noqa: F401
+        import strongroom.engine.mount.fuse  # noqa: F401
     except OSError as error:
         raise OperatingSystemError(
             f"mounting needs libfuse ({error}); run `apt-get install fuse3` as root"
@@ -117,9 +113,9 @@ def _serve(
     report: Callable[[str], None],
     ready: Callable[[], None],
 ) -> None:
-    from strongroom.jobs.mount.files import MountedFiles
-    from strongroom.jobs.mount.fuse import serve
-    from strongroom.jobs.mount.repository import MountedRepository
+    from strongroom.engine.mount.files import MountedFiles
+    from strongroom.engine.mount.fuse import serve
+    from strongroom.engine.mount.repository import MountedRepository
 
     def name_unread(set_aside: SetAside) -> None:
         for line in set_aside_lines(set_aside, repository):
@@ -145,7 +141,7 @@ def _serve(
 def _serve_in_background(
     repository: Repository, mount_point: bytes, arguments: argparse.Namespace, terminal: Terminal
 ) -> int:
-    """Mount in a process of its own; return once it is mounted, or failed to."""
+    """Mount in its own process; return once it is mounted, or failed to."""
     terminal.flush()
     reading, writing = os.pipe()
     child = os.fork()

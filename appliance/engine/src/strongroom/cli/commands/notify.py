@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import local_time
-from strongroom.cli.table import Column, write_table
-from strongroom.errors import EXIT_DONE, NoticeError
-from strongroom.printable import printable
+from strongroom.base.errors import EXIT_DONE, NoticeError, UnknownNameError
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted
+from strongroom.cli.client.place import add_director_options, asks_director
+from strongroom.cli.client.view import local_time
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.console.client import DirectorClient
-    from strongroom.cli.terminal import Terminal
+    from strongroom.cli.client.client import DirectorClient
 
 EPILOG = """\
 examples:
@@ -23,12 +24,15 @@ examples:
   strongroom notify list
   strongroom notify retry
 
+Where no director is named, `test` is about the Messages of /etc/strongroom/machine.conf, or of
+--config (see `strongroom schedule`).
+
 DESTINATION is the name of a Notify block of the director's configuration, with or without the name
 of its Messages resource. `test` sends at once and waits for the answer of the server; the exit code
-is 68 if a destination does not take the test. `retry` sends again what had been given up.
+is 68 if a destination does not accept the test. `retry` sends again the messages that failed.
 """
-_COLUMNS = tuple(Column(name) for name in ("SINCE", "SEVERITY", "EVENT", "WHAT", "WHAT TO DO"))
-_DEAD_COLUMNS = tuple(Column(name) for name in ("GIVEN UP", "DESTINATION", "SUBJECT", "ERROR"))
+_COLUMNS = ("SINCE", "SEVERITY", "EVENT", "WHAT", "WHAT TO DO")
+_DEAD_COLUMNS = ("GIVEN UP", "DESTINATION", "SUBJECT", "ERROR")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,9 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         help="only the Notify block of this name (else all of them)",
     )
+    listing = actions.add_parser("list", help="list problems, and messages that were not delivered")
+    listing.set_defaults(lists=True)
+    test.add_argument(
+        "--config",
+        metavar="FOLDER",
+        help="test what the machine.conf in FOLDER says, not the director",
+    )
+    test.add_argument("--user", action="store_true", help="that of the present user")
     for one in (
         test,
-        actions.add_parser("list", help="list what is wrong, and what was not delivered"),
+        listing,
         actions.add_parser("retry", help="send again what could not be delivered"),
     ):
         add_director_options(one)
@@ -52,7 +64,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Do the action."""
-    from strongroom.cli.console.client import open_director
+    if arguments.action == "test" and (arguments.config or not asks_director(arguments)):
+        from strongroom.cli.schedule.machine import usual_folder
+        from strongroom.config.filesets import MACHINE_FILE
+
+        folder = usual_folder(arguments.settings.configuration_folder, user=arguments.user)
+        if arguments.config or os.path.exists(os.path.join(folder, MACHINE_FILE)):
+            _test_machine(arguments.config or folder, arguments.destination, terminal)
+            return EXIT_DONE
+    from strongroom.cli.client.client import open_director
 
     with open_director(arguments) as director:
         if arguments.action == "test":
@@ -60,14 +80,30 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         elif arguments.action == "retry":
             count = director.post("/notices/retry")["messages"]
             terminal.emit({"type": "retried", "messages": count})
-            terminal.line(f"{count} messages are sent again")
+            terminal.line(f"{counted(count, 'message')} queued again")
         else:
             _list(director, terminal)
     return EXIT_DONE
 
 
 def _test(director: DirectorClient, destination: str, terminal: Terminal) -> None:
-    found = director.post("/notices/test", {"destination": destination})["items"]
+    _show_tests(director.post("/notices/test", {"destination": destination})["items"], terminal)
+
+
+def _test_machine(path: str, destination: str, terminal: Terminal) -> None:
+    """Send a test to the destinations of a machine without daemons."""
+    from strongroom.cli.schedule.machine import read_machine
+    from strongroom.cli.schedule.notices import send_tests
+
+    sent = send_tests(read_machine(path), destination)
+    if not sent:
+        raise UnknownNameError(
+            "there is no such destination: a Messages resource has Notify blocks, and their names"
+        )
+    _show_tests([{"destination": name, "error": error} for name, error in sent], terminal)
+
+
+def _show_tests(found: list[dict[str, Any]], terminal: Terminal) -> None:
     failures = 0
     for one in found:
         terminal.emit({"type": "notice-test", **one})
@@ -89,10 +125,10 @@ def _list(director: DirectorClient, terminal: Terminal) -> None:
          printable(one["remedy"])]
         for one in found["incidents"]
     ]  # fmt: skip
-    terminal.line("wrong now:" if rows else "nothing is wrong")
+    terminal.line("problems now:" if rows else "everything is OK")
     write_table(terminal, _COLUMNS, rows)
     if found["waiting"]:
-        terminal.line(f"{found['waiting']} messages wait to be sent")
+        terminal.line(f"{counted(found['waiting'], 'message')} in the queue")
     dead = [
         [local_time(one["failed"]), printable(one["destination"]), printable(one["subject"]),
          printable(one["error"])]

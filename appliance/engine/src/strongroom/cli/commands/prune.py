@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from typing import TYPE_CHECKING
 
+from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.set_aside import end_with
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.printable import printable
+from strongroom.cli.terminal import Terminal
+from strongroom.cli.times import time_text
+from strongroom.engine.repository.repository import Repository
 
 if TYPE_CHECKING:
-    import argparse
+    from strongroom.engine.prune.prune_options import PruneOptions, PruneReport
 
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.upkeep.prune_options import PruneOptions, PruneReport
-    from strongroom.repo.repository import Repository
-
-PRUNE_MODULE = "strongroom.jobs.upkeep.prune"
+PRUNE_MODULE = "strongroom.engine.prune.prune"
 
 EPILOG = """\
 examples:
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of thoroughness, and `--dry-run`."""
     add_prune_options(parser)
     parser.add_argument(
-        "-n", "--dry-run", action="store_true", help="report what would be done, and change nothing"
+        "-n", "--dry-run", action="store_true", help="show what would be done, change nothing"
     )
 
 
@@ -58,7 +58,7 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--grace",
         metavar="DURATION",
-        help="keep marked packs this long for readers (default: not at all while no other job "
+        help="keep marked packs this long for readers (default: 0 if no other job "
         "runs, else an hour)",
     )
     group.add_argument(
@@ -72,8 +72,8 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
 
 def prune_options(arguments: argparse.Namespace) -> PruneOptions:
     """The options as the user gave them; raises UsageError."""
-    from strongroom.jobs.upkeep.prune_options import PruneOptions
-    from strongroom.jobs.upkeep.retention import parse_duration
+    from strongroom.engine.prune.prune_options import PruneOptions
+    from strongroom.engine.prune.retention import parse_duration
 
     grace_seconds = None
     if arguments.grace is not None:
@@ -96,17 +96,14 @@ def prune_options(arguments: argparse.Namespace) -> PruneOptions:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Prune and print the report."""
     options = prune_options(arguments)
-    repository = open_repository(arguments, terminal, "read", module=PRUNE_MODULE)
-    try:
+    with open_repository(arguments, terminal, "read", module=PRUNE_MODULE) as repository:
         run_prune(repository, options, terminal)
-    finally:
-        repository.close()
     return EXIT_DONE
 
 
 def run_prune(repository: Repository, options: PruneOptions, terminal: Terminal) -> None:
     """Prune an open repository and write the report. SetAsideError if a snapshot was left out."""
-    from strongroom.jobs.upkeep.prune import prune
+    from strongroom.engine.prune.prune import prune
 
     with show_progress(terminal, "prune") as progress:
         report = prune(repository, options, progress)
@@ -116,40 +113,46 @@ def run_prune(repository: Repository, options: PruneOptions, terminal: Terminal)
 
 
 def _write_report(report: PruneReport, terminal: Terminal) -> None:
-    from strongroom.jobs.upkeep.holdups import REMEDY
+    from strongroom.engine.prune.prune_options import REMEDY
 
     used, unused = size_text(report.used_bytes), size_text(report.unused_bytes)
     terminal.line(
-        f"{_count(report.snapshots, 'snapshot')} in {_count(report.packs, 'pack')} "
+        f"{counted(report.snapshots, 'snapshot')} in {counted(report.packs, 'pack')} "
         f"({size_text(report.pack_bytes)}): {used} used, {unused} unused"
     )
     orphans = f", {report.orphan_packs} of them never indexed" if report.orphan_packs else ""
     would = "would be " if report.dry_run else ""
-    terminal.detail(f"{_count(report.unused_packs, 'pack')} without anything used{orphans}")
+    terminal.detail(f"{counted(report.unused_packs, 'pack')} without anything used{orphans}")
     if report.repacked_packs:
         terminal.line(
-            f"{_count(report.repacked_packs, 'partly used pack')} {would}copied into "
+            f"{counted(report.repacked_packs, 'partly used pack')} {would}copied into "
             f"{size_text(report.repacked_bytes)}"
         )
     terminal.line(
-        f"{_count(report.removed_packs, 'pack')} {would}removed, "
+        f"{counted(report.removed_packs, 'pack')} {would}removed, "
         f"{size_text(max(0, report.freed_bytes))} {would}freed"
         + ("" if report.dry_run else f" in {duration_text(report.elapsed_seconds)}")
     )
     if report.kept_packs:
-        terminal.line(f"{_count(report.kept_packs, 'marked pack')} kept: needed after all")
+        terminal.line(f"{counted(report.kept_packs, 'marked pack')} kept: in use again")
     if report.temporary_files:
-        terminal.detail(f"{_count(report.temporary_files, 'abandoned temporary file')} removed")
+        terminal.detail(f"{counted(report.temporary_files, 'abandoned temporary file')} removed")
     if report.waiting_packs:
         terminal.line(
-            f"{_count(report.waiting_packs, 'pack')} marked, to be removed by a later prune; "
+            f"{counted(report.waiting_packs, 'pack')} marked, to be removed by a later prune; "
             "waiting for:"
         )
         for reason in report.waiting_for:
             terminal.line(f"  {printable(reason)}")
+    if report.hidden is not None and report.hidden.locked:
+        terminal.line(
+            f"{counted(report.hidden.locked, 'deleted object')} "
+            f"({size_text(report.hidden.locked_bytes)}) locked, the last one until "
+            f"{time_text(report.hidden.until_ns)}; a later prune frees this space"
+        )
     if report.spared_packs:
         terminal.line(
-            f"{_count(report.spared_packs, 'pack')} ({size_text(report.spared_bytes)}) without "
+            f"{counted(report.spared_packs, 'pack')} ({size_text(report.spared_bytes)}) without "
             "anything used stay, as they are newer than a job that runs:"
         )
         for one in report.holdups:
@@ -165,7 +168,3 @@ def _share(text: str, option: str) -> float:
     if not 0 <= value <= 1:
         raise UsageError(f"{option} takes a share such as 80% or 0.8, not {text!r}")
     return value
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -7,30 +7,28 @@ that client's key, and the director enrols no agent of that name.
 
 from __future__ import annotations
 
+import argparse
 import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
-from strongroom.cli.access import open_repository
-from strongroom.cli.live_progress import show_progress
-from strongroom.cli.snapshot_choice import SnapshotChoice
-from strongroom.cli.times import time_text
-from strongroom.clock import utc_text
-from strongroom.errors import (
+from strongroom.base.clock import utc_text
+from strongroom.base.errors import (
     EXIT_DONE,
     EXIT_INCOMPLETE,
     OperatingSystemError,
     SnapshotNotFoundError,
     UsageError,
+    os_errors,
 )
-from strongroom.printable import printable
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterable
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.repo.repository import Repository
-    from strongroom.repo.snapshots import Snapshot
+from strongroom.base.printable import printable
+from strongroom.cli.access import open_repository
+from strongroom.cli.live_progress import show_progress
+from strongroom.cli.snapshot_choice import SnapshotChoice
+from strongroom.cli.terminal import Terminal
+from strongroom.cli.times import time_text
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import Snapshot
 
 EPILOG = """\
 examples:
@@ -71,14 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Restore it. Raises UsageError, SnapshotNotFoundError, SetBackError, DamageError."""
     if arguments.director and not arguments.target:
-        raise UsageError("say where to write it with --target FOLDER")
+        raise UsageError("add --target FOLDER")
     target = os.path.abspath(arguments.target) if arguments.target else ""
     if target:
         _require_empty(target)
     arguments.host = arguments.director
-    module = "strongroom.jobs.restore.restore"
-    repository = open_repository(arguments, terminal, module=module)
-    try:
+    module = "strongroom.engine.restore.restore"
+    with open_repository(arguments, terminal, module=module) as repository:
         choice = SnapshotChoice(arguments, repository)
         if not arguments.director:
             return _list(choice.snapshots, terminal)
@@ -92,8 +89,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         snapshot = repository.snapshot(choice.find(arguments.snapshot).id)
         os.makedirs(target, mode=0o700, exist_ok=True)
         complete = _restore(repository, snapshot, os.fsencode(target), terminal)
-    finally:
-        repository.close()
     catalog, configuration = _places(snapshot, os.fsencode(target))
     terminal.emit(
         {
@@ -134,18 +129,16 @@ def _list(snapshots: Iterable[Snapshot], terminal: Terminal) -> int:
 
 
 def _require_empty(target: str) -> None:
-    try:
+    with os_errors(printable(target), kind=OperatingSystemError):
         if os.path.lexists(target) and os.listdir(target):
             raise UsageError(f"{printable(target)} is not empty; give a new folder")
-    except OSError as error:
-        raise OperatingSystemError(f"{printable(target)}: {error.strerror}") from error
 
 
 def _restore(repository: Repository, snapshot: Snapshot, target: bytes, terminal: Terminal) -> bool:
     """Whether everything could be written."""
     from strongroom.cli.entry_lines import RestoreLines
-    from strongroom.jobs.restore.options import RestoreOptions
-    from strongroom.jobs.restore.restore import restore
+    from strongroom.engine.restore.options import RestoreOptions
+    from strongroom.engine.restore.restore import restore
 
     report = restore(
         repository,

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.errors import EXIT_DONE
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import EXIT_DONE
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -29,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Reload, and print warnings."""
-    from strongroom.cli.console.client import open_director
+    from strongroom.cli.client.client import open_director
 
     with open_director(arguments) as director:
         report = director.post("/reload")

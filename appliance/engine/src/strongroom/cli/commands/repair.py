@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
+from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted, duration_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.quantities import duration_text
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import shown_path
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.printable import printable
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.repair.repair import RepairReport
-    from strongroom.jobs.repair.snapshots import LostRange, SnapshotLoss
+    from strongroom.engine.repair.repair import RepairReport
+    from strongroom.engine.repair.snapshots import LostRange, SnapshotLoss
 
 EPILOG = """\
 examples:
-  strongroom repair --dry-run       what is damaged, what would be lost
+  strongroom repair --dry-run       show damage, and what would be lost
   strongroom repair                 all of the following, in this order
   strongroom repair index           rebuild the index from the packs
   strongroom repair packs           read every byte; save intact blocks of damaged packs
@@ -45,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what to repair: {', '.join(_PARTS)} (default: all of them)",
     )
     parser.add_argument(
-        "-n", "--dry-run", action="store_true", help="report what would be done, and change nothing"
+        "-n", "--dry-run", action="store_true", help="show what would be done, change nothing"
     )
     parser.add_argument(
         "--processes",
@@ -58,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Repair, and report what was done and what is lost."""
-    from strongroom.jobs.repair.repair import ALL_PARTS, RepairOptions, repair
+    from strongroom.engine.repair.repair import ALL_PARTS, RepairOptions, repair
 
     for part in arguments.parts:
         if part not in _PARTS:
@@ -67,14 +66,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--processes takes a number from 0 on")
     parts = frozenset(part for part in ALL_PARTS if part in arguments.parts) or ALL_PARTS
     options = RepairOptions(parts, arguments.processes, arguments.dry_run)
-    repository = open_repository(arguments, terminal, "read")
-    try:
+    with open_repository(arguments, terminal, "read") as repository:
         with show_progress(terminal, "repair") as progress:
             report = repair(repository, options, progress)
         _write_report(report, terminal)
         end_with(report.set_aside, repository, terminal)
-    finally:
-        repository.close()
     return EXIT_DONE
 
 
@@ -115,9 +111,9 @@ def _write_report(report: RepairReport, terminal: Terminal) -> None:
         return
     would = "to be " if report.dry_run else ""
     terminal.line(
-        f"{report.saved_blocks} blocks {would}saved, {report.healed_chunks} chunks found again, "
-        f"{lost} files lost in {len(report.losses)} snapshots; "
-        f"{duration_text(report.elapsed_seconds)}"
+        f"{counted(report.saved_blocks, 'block')} {would}saved, "
+        f"{counted(report.healed_chunks, 'chunk')} found again, {counted(lost, 'file')} lost in "
+        f"{counted(len(report.losses), 'snapshot')}; {duration_text(report.elapsed_seconds)}"
     )
 
 
@@ -162,6 +158,6 @@ def _write_losses(losses: list[SnapshotLoss], terminal: Terminal) -> None:
 def _range_text(lost: LostRange) -> str:
     first = printable(shown_path(lost.first_path))
     if lost.before_path is None:
-        return f"{lost.row_count} entries, names and all, from {first} to the end"
+        return f"{counted(lost.row_count, 'entry')}, names and all, from {first} to the end"
     before = printable(shown_path(lost.before_path))
-    return f"{lost.row_count} entries, names and all, from {first} to before {before}"
+    return f"{counted(lost.row_count, 'entry')}, names and all, from {first} to before {before}"

@@ -1,21 +1,30 @@
-"""`strongroom restore`: bring files back from a snapshot."""
+"""`strongroom restore`: restore files from a snapshot."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strongroom.cli.access import open_repository
-from strongroom.cli.console.restore import (
+from strongroom.base.errors import (
+    EXIT_DONE,
+    EXIT_INCOMPLETE,
+    DamageError,
+    PathNotFoundError,
+    UsageError,
+)
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted, duration_text, size_text
+from strongroom.cli.access import add_past_option, open_repository
+from strongroom.cli.client.restore import (
     add_restore_options,
     goes_through_director,
     restore_through_director,
 )
 from strongroom.cli.entry_lines import RestoreLines
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
@@ -23,27 +32,18 @@ from strongroom.cli.snapshot_choice import (
     path_in,
     shown_path,
 )
+from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import time_text
-from strongroom.errors import (
-    EXIT_DONE,
-    EXIT_INCOMPLETE,
-    DamageError,
-    PathNotFoundError,
-    UsageError,
-)
-from strongroom.printable import printable
-from strongroom.repo.set_aside import SetAside
-from strongroom.rows.views import join_path, split_path
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.set_aside import SetAside
+from strongroom.engine.repository.snapshots import Snapshot, is_made_with_restore_key
+from strongroom.engine.rows.left_out import is_in_folders
+from strongroom.engine.rows.views import join_path, split_path
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.restore.options import RestoreOptions, RestoreReport
-    from strongroom.jobs.verify.options import VerifyReport
-    from strongroom.repo.repository import Repository
-    from strongroom.repo.snapshots import Snapshot
-    from strongroom.scan.patterns import Patterns
+    from strongroom.engine.restore.options import RestoreOptions, RestoreReport
+    from strongroom.engine.scan.patterns import Patterns
+    from strongroom.engine.verify.options import VerifyReport
 
 EPILOG = """\
 examples:
@@ -82,12 +82,12 @@ other mounts than that of the path restored. So do the repository, its cache and
 Snapshots of older versions do not say what was left out: with them nothing is removed.
 
 Exit code 3: done, but not everything could be restored or set; failures are counted by kind.
-Exit code 20: the same, and what is stored of some files is damaged or missing; each is named.
+Exit code 20: the same, and the stored content of some files is damaged or missing; each is named.
 Exit code 15: the snapshot has no such SUBPATH. Exit code 16: no --include matches anything.
 """
 
 _MEANINGS = {
-    "content": "what is stored is damaged or missing",
+    "content": "the stored content is damaged or missing",
     "unread": "not in the snapshot, because the backup could not read it",
     "entry": "could not be made",
     "link": "could not be linked",
@@ -109,6 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="`latest` or the beginning of an id; with a path only that file or directory",
     )
     add_snapshot_filters(parser)
+    add_past_option(parser)
     place = parser.add_argument_group("where to")
     target = place.add_mutually_exclusive_group(required=True)
     target.add_argument("-t", "--target", metavar="FOLDER", help="created when it is missing")
@@ -127,8 +128,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--overwrite",
         choices=("always", "if-changed", "if-newer", "never"),
-        help="what happens to existing entries (default: if-changed; through the director what "
-        "Replace of the Restore job says)",
+        help="what happens to existing entries (default: if-changed; through the director as "
+        "set by Replace of the Restore job)",
     )
     how.add_argument(
         "--delete", action="store_true", help="remove what the snapshot does not contain"
@@ -153,9 +154,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return restore_through_director(arguments, terminal)
     options = _options(arguments, terminal)
     lines = RestoreLines(terminal)
-    module = "strongroom.jobs.restore.restore"
-    repository = open_repository(arguments, terminal, module=module)
-    try:
+    module = "strongroom.engine.restore.restore"
+    with open_repository(arguments, terminal, module=module) as repository:
         wanted = arguments.snapshot.partition(":")[0]
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
         enters = bool(options.subpath) and arguments.snapshot.endswith("/")
@@ -163,8 +163,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             subpath = path_in(repository, snapshot, options.subpath, enters=True)
             options = replace(options, subpath=subpath)
         options = _with_privileges(options, arguments, repository, snapshot, terminal)
-        from strongroom.jobs.restore.options import EntryKind
-        from strongroom.jobs.restore.restore import restore
+        from strongroom.engine.restore.options import EntryKind
+        from strongroom.engine.restore.restore import restore
 
         def write(options: RestoreOptions) -> RestoreReport:
             return restore(
@@ -184,15 +184,13 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         verified = None
         if arguments.verify and not options.dry_run:
             verified = _verify(repository, snapshot, options, terminal, lines)
-    finally:
-        repository.close()
     found = None if verified is None else verified.differences
     terminal.emit(report.summary(snapshot.id, options, found))
     _print(report, verified, terminal, dry_run=options.dry_run)
     if damaged := report.problems.get(EntryKind.CONTENT):
         raise DamageError(
-            f"what is stored of {damaged:,} entries is damaged or missing, each was named; the "
-            "rest was restored. Run strongroom check, then strongroom repair"
+            f"what is stored of {counted(damaged, 'entry')} is damaged or missing, each was named; "
+            "the rest was restored. Run strongroom check, then strongroom repair"
         )
     differences = sum((found or {}).values())
     return EXIT_DONE if report.is_complete and not differences else EXIT_INCOMPLETE
@@ -210,8 +208,6 @@ def _with_privileges(
     That is in place on the host that was backed up, and for a whole system below an empty target,
     from a rescue medium.
     """
-    from strongroom.repo.snapshots import is_made_with_restore_key
-
     is_own = snapshot.host == socket.gethostname()
     if options.keeps_privileges or (options.in_place and is_own):
         return replace(options, keeps_privileges=True)
@@ -248,8 +244,7 @@ def _is_empty(target: bytes) -> bool:
 
 def _tell_if_unread(repository: Repository, snapshot: Snapshot, path: bytes) -> None:
     """Raises PathNotFoundError if `path` is missing because a folder could not be listed."""
-    from strongroom.jobs.looking.newest_with import newest_with
-    from strongroom.rows.left_out import is_in_folders
+    from strongroom.engine.inspect.find import newest_with
 
     if not is_in_folders(path, snapshot.unread):
         return
@@ -271,7 +266,7 @@ def _name_newest(
     """Say which snapshots have what this one lacks because its backup could not read it."""
     if not places:
         return
-    from strongroom.jobs.looking.newest_with import newest_with
+    from strongroom.engine.inspect.find import newest_with
 
     base = b"" if options.in_place else options.subpath
     if places == [split_path(base)[1]]:
@@ -298,7 +293,7 @@ def patterns_of(texts: list[str], ignoring_case: list[str]) -> Patterns | None:
     """Compiled patterns of two options, None when neither was given. Raises UsageError."""
     if not texts and not ignoring_case:
         return None
-    from strongroom.scan.patterns import Patterns, and_resolved
+    from strongroom.engine.scan.patterns import Patterns, and_resolved
 
     given = [(os.fsencode(text), False) for text in texts]
     given += [(os.fsencode(text), True) for text in ignoring_case]
@@ -306,7 +301,7 @@ def patterns_of(texts: list[str], ignoring_case: list[str]) -> Patterns | None:
 
 
 def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOptions:
-    from strongroom.jobs.restore.options import Overwrite, RestoreOptions
+    from strongroom.engine.restore.options import Overwrite, RestoreOptions
 
     cache_folder = arguments.settings.cache_folder
     target = b"/" if arguments.in_place else os.path.abspath(os.fsencode(arguments.target or "."))
@@ -323,7 +318,7 @@ def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOption
         overwrite=Overwrite(arguments.overwrite or "if-changed"),
         delete=arguments.delete,
         dry_run=arguments.dry_run,
-        workers=arguments.workers,
+        processes=arguments.workers,
         keeps_privileges=arguments.keep_privileges,
         in_use=() if cache_folder is None else (cache_folder,),
         tells_steps=bool(terminal.verbose) or (arguments.dry_run and not terminal.quiet),
@@ -337,8 +332,8 @@ def _verify(
     terminal: Terminal,
     lines: RestoreLines,
 ) -> VerifyReport:
-    from strongroom.jobs.verify.options import VerifyOptions
-    from strongroom.jobs.verify.verify import verify
+    from strongroom.engine.verify.options import VerifyOptions
+    from strongroom.engine.verify.verify import verify
 
     wanted = VerifyOptions(
         root=options.target,
@@ -353,7 +348,7 @@ def _verify(
         keeps_privileges=options.keeps_privileges,
         in_use=options.in_use,
         stays_on_mount=True,
-        workers=options.workers,
+        processes=options.processes,
     )
     return verify(repository, snapshot, wanted, lambda: show_progress(terminal, "verify"), lines)
 
@@ -361,9 +356,10 @@ def _verify(
 def _print(
     report: RestoreReport, verified: VerifyReport | None, terminal: Terminal, *, dry_run: bool
 ) -> None:
-    from strongroom.jobs.restore.scope import spared_lines
+    from strongroom.engine.restore.scope import spared_lines
 
-    head = "dry run, nothing was changed: " if dry_run else ""
+    head = "restored: " if report.is_complete else ""
+    head = "dry run, nothing was changed: " if dry_run else head
     terminal.line(head + report.actions_text())
     if not dry_run:
         seconds = max(report.elapsed_seconds, 1e-3)
@@ -381,4 +377,4 @@ def _print(
         terminal.line(f"not everything is as in the snapshot; exit code {report.exit_code}")
     if verified is not None:
         found = sum(verified.differences.values())
-        terminal.line(f"verified {verified.rows:,} entries: {found:,} differences")
+        terminal.line(f"verified {counted(verified.rows, 'entry')}: {counted(found, 'difference')}")

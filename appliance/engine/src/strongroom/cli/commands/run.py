@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import run_exit_code, run_line, short_id
-from strongroom.errors import EXIT_DONE, ConflictError, UsageError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import EXIT_DONE, ConflictError, UsageError
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import run_exit_code, run_line, short_id, tell_run
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -39,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Queue it, and with --watch wait for its end."""
-    from strongroom.cli.console.client import open_director
-    from strongroom.cli.console.run_watch import watch_run
+    from strongroom.cli.client.client import open_director
+    from strongroom.cli.client.run_watch import watch_run
 
     if arguments.priority < 0:
-        raise UsageError("--priority: a number from 1 is wanted, or 0 for that of the job")
+        raise UsageError("--priority: write a number from 1, or 0 for that of the job")
     fields = ("job", "level", "client", "fileset", "storage", "pool", "priority")
     with open_director(arguments) as director:
         found = director.post("/runs", {name: getattr(arguments, name) for name in fields})
@@ -51,11 +47,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             terminal.emit({"type": "run", **found})
             raise ConflictError(f"run {short_id(found['id'])} is not started: {found['reason']}")
         if not arguments.watch:
-            terminal.emit({"type": "run", **found})
-            terminal.line(run_line(found))
+            tell_run(found, terminal)
             return EXIT_DONE
         terminal.message_line(run_line(found))
         found = watch_run(director, found["id"], terminal)
-    terminal.emit({"type": "run", **found})
-    terminal.line(run_line(found))
+    tell_run(found, terminal)
     return run_exit_code(found)

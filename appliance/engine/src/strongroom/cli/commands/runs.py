@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from strongroom import clock
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import write_runs
-from strongroom.errors import EXIT_DONE, UsageError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base import clock
+from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import write_runs
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -27,6 +23,7 @@ _KINDS = ("backup", "restore", "verify", "estimate", "copy", "admin")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the filters."""
+    parser.set_defaults(lists=True)
     parser.add_argument("--job", metavar="NAME", help="only those of this job")
     parser.add_argument("--client", metavar="NAME", help="only those of this client")
     parser.add_argument("--kind", choices=_KINDS, help="only those of this kind")
@@ -40,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Fetch and show."""
-    from strongroom.cli.console.client import open_director
+    from strongroom.cli.client.client import open_director
 
     if arguments.last < 1:
         raise UsageError("--last: a number from 1 is wanted")

@@ -8,16 +8,13 @@ repository.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import argparse
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from strongroom.clock import elapsed_seconds
-from strongroom.errors import EXIT_DONE, SelfTestError
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.clock import elapsed_seconds
+from strongroom.base.errors import EXIT_DONE, SelfTestError
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -60,7 +57,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if failed:
         names = ", ".join(failed)
         raise SelfTestError(
-            f"wrong answers from {names}; do not use this installation, reinstall it"
+            f"self test failed: {names}; do not use this installation, reinstall it"
         )
     terminal.line(f"all {len(TESTS)} passed")
     return EXIT_DONE
@@ -286,7 +283,7 @@ def _gzip() -> Iterator[LibraryAnswer]:
 
 
 def _chunker() -> Iterator[LibraryAnswer]:
-    from strongroom.content.chunker import Chunker
+    from strongroom.engine.content.chunker import Chunker
 
     data = _noise(8 << 20)
     whole = Chunker(bytes(range(32))).cut(memoryview(data), final=True)

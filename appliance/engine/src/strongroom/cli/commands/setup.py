@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.printable import printable
+from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.printable import printable
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.appliance.answer_file import Answers
-    from strongroom.cli.appliance.steps import Appliance
-    from strongroom.cli.terminal import Terminal
+    from strongroom.cli.setup.answer_file import Answers
+    from strongroom.cli.setup.steps import Appliance
 
 EPILOG = """\
 examples:
   strongroom setup appliance --show-answers > answers.toml
   strongroom setup appliance --answers answers.toml
-  strongroom setup appliance                              asks, or takes the answers of before
+  strongroom setup appliance                              asks, or uses the answers of last time
 
 It makes the certificate authority, the repository with its keys, certificates and configuration of
-storage daemon and director, and starts both. Given again it changes nothing; with other answers
-only what these name. Keys and repositories are never replaced. A file that somebody has edited
-stays, and what setup would have written is beside it as FILE.new.
+storage daemon and director, and starts both. A second run changes nothing; with other answers it
+changes only what they concern. Keys and repositories are never replaced. An edited file is kept,
+and the new text is written beside it as FILE.new.
 """
 
 UNITS = ("strongroom-storage.service", "strongroom-director.service")
@@ -44,13 +43,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Make the appliance, and say what is to be done next."""
-    from strongroom.cli.appliance.answer_file import commented_example
-    from strongroom.cli.appliance.steps import make_appliance
     from strongroom.cli.services import has_systemd, start_services
+    from strongroom.cli.setup.answer_file import commented_example
+    from strongroom.cli.setup.steps import make_appliance
 
     if arguments.show_answers:
         terminal.document(commented_example())
         return EXIT_DONE
+    # Folders of the configuration are read by daemons; what is secret gets its own mode.
+    os.umask(0o022)
     answers = _answers(arguments, terminal)
     made = make_appliance(answers)
     starts = has_systemd() and not arguments.no_start
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _answers(arguments: argparse.Namespace, terminal: Terminal) -> Answers:
-    from strongroom.cli.appliance.answer_file import read_answers, settled, toml_text
+    from strongroom.cli.setup.answer_file import read_answers, settled, toml_text
 
     if arguments.answers:
         return read_answers(arguments.answers)
@@ -71,21 +72,21 @@ def _answers(arguments: argparse.Namespace, terminal: Terminal) -> Answers:
         return read_answers(_ANSWERS)
     if not terminal.interactive:
         raise UsageError(
-            "there is nobody to ask: give --answers FILE; --show-answers prints an example"
+            "no terminal to ask at: add --answers FILE (--show-answers prints an example)"
         )
-    said = _ask(terminal)
-    answers = settled(said, "your answers")
+    given = _ask(terminal)
+    answers = settled(given, "your answers")
     os.makedirs(os.path.dirname(_ANSWERS), 0o755, exist_ok=True)
     with open(_ANSWERS, "w", encoding="utf-8") as file:
-        file.write(toml_text(said))
-    terminal.line(f"your answers are in {_ANSWERS}; edit it and give this command again")
+        file.write(toml_text(given))
+    terminal.line(f"your answers are in {_ANSWERS}; edit it and run this command again")
     return answers
 
 
 def _ask(terminal: Terminal) -> dict[str, Any]:
-    from strongroom.cli.appliance.answer_file import QUESTIONS
+    from strongroom.cli.setup.answer_file import QUESTIONS
 
-    said: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     for question in QUESTIONS:
         if not question.is_asked:
             continue
@@ -101,8 +102,8 @@ def _ask(terminal: Terminal) -> dict[str, Any]:
             elif not question.check(answer):
                 terminal.warn(f"{printable(answer)!r} will not do; write {question.expected}")
                 answer = ""
-        said[question.name] = answer
-    return said
+        given[question.name] = answer
+    return given
 
 
 def _report(made: Appliance, terminal: Terminal, *, starts: bool) -> None:
@@ -121,7 +122,7 @@ def _report(made: Appliance, terminal: Terminal, *, starts: bool) -> None:
     for one in made.changed:
         terminal.line(printable(one))
     if not made.changed:
-        terminal.line("everything is as these answers say; nothing was changed")
+        terminal.line("everything is already set up as in these answers; nothing was changed")
         return
     group = answers.groups[0] if answers.groups else "GROUP"
     terminal.line()
@@ -129,7 +130,7 @@ def _report(made: Appliance, terminal: Terminal, *, starts: bool) -> None:
     terminal.line(f"fingerprint of the authority: {made.fingerprint}")
     terminal.line(f"passphrase of the restore key: in {printable(made.passphrase_file)}")
     terminal.line(
-        "Keep a copy of the passphrase off this machine, on paper too: without it nothing"
+        "Keep a copy of the passphrase outside of this machine, also on paper: without it nothing"
     )
     terminal.line("can be restored once this machine is lost.")
     terminal.line()

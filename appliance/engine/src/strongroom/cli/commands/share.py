@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
+from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.quantities import counted, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.quantities import size_text
 from strongroom.cli.set_aside import end_with
-from strongroom.errors import EXIT_DONE, UsageError
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.share.share import ShareReport
+    from strongroom.engine.share.share import ShareReport
 
 EPILOG = """\
 examples:
@@ -45,17 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="count only this client; may be repeated (else all count)",
     )
-    parser.add_argument("-n", "--dry-run", action="store_true", help="count, but copy nothing")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="only count, copy nothing")
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Share and report. UsageError for a number of clients below 1."""
-    from strongroom.jobs.share.share import ShareOptions, share
+    from strongroom.engine.share.share import ShareOptions, share
 
     if arguments.least_clients < 1:
         raise UsageError(f"--from {arguments.least_clients}: give 1 or more")
-    repository = open_repository(arguments, terminal, "read")
-    try:
+    with open_repository(arguments, terminal, "read") as repository:
         clients = None
         if arguments.clients is not None:
             key = repository.restore_key
@@ -65,8 +63,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             report = share(repository, options, progress)
         _report(report, terminal)
         end_with(report.set_aside, repository, terminal)
-    finally:
-        repository.close()
     return EXIT_DONE
 
 
@@ -74,10 +70,12 @@ def _report(report: ShareReport, terminal: Terminal) -> None:
     terminal.emit(report.summary())
     if report.dry_run:
         terminal.line(
-            f"{report.shared_chunks} chunks would be shared, of {report.offered_chunks} offered"
+            f"{counted(report.shared_chunks, 'chunk')} would be shared, of {report.offered_chunks} "
+            "offered"
         )
         return
     terminal.line(
-        f"shared {report.shared_chunks} chunks, {size_text(report.shared_bytes)}, in "
-        f"{report.packs} packs of {size_text(report.stored_bytes)}; {report.offered_chunks} offered"
+        f"shared {counted(report.shared_chunks, 'chunk')}, {size_text(report.shared_bytes)}, in "
+        f"{counted(report.packs, 'pack')} of {size_text(report.stored_bytes)}; "
+        f"{report.offered_chunks} offered"
     )

@@ -2,61 +2,56 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
-from strongroom.cli.access import open_repository
-from strongroom.cli.quantities import size_text
+from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted, size_text
+from strongroom.cli.access import add_past_option, open_repository
+from strongroom.cli.client.place import add_director_options, asks_director
 from strongroom.cli.snapshot_choice import (
     SnapshotChoice,
     add_snapshot_filters,
     shown_path,
     snapshot_object,
 )
-from strongroom.cli.table import Column, write_table
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import time_text
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.printable import printable
+from strongroom.engine.repository.snapshots import Snapshot
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
-    from strongroom.cli.terminal import Terminal
-    from strongroom.repo.snapshots import Snapshot
+    from strongroom.engine.prune.forget import GroupKey
 
 EPILOG = """\
 examples:
   strongroom snapshots
+  strongroom snapshots latest                               one, by its id or the newest
   strongroom snapshots --host web1 --tag daily --latest 3
   strongroom snapshots --group-by host,paths --latest 1     the newest of each host and paths
-  strongroom snapshots --json | jq -r .id
+  strongroom snapshots --json | jq -r '.[].id'
 
-A put key is enough to list snapshots, not to list their files.
+A put key is enough to list snapshots, not to list their files. With --director, or where no
+repository is named and console.toml names a director, snapshots of all its clients are listed from
+its catalog, which does not know their paths.
 """
 
-_COLUMNS = (
-    Column("ID"),
-    Column("TIME"),
-    Column("HOST"),
-    Column("JOB"),
-    Column("LEVEL"),
-    Column("FILES", to_the_right=True),
-    Column("SIZE", to_the_right=True),
-    Column("ERRORS", to_the_right=True),
-    Column("TAGS"),
-    Column("PATHS"),
-)
-_GROUP_PARTS: dict[str, Callable[[Snapshot], tuple[str | bytes, ...]]] = {
-    "host": lambda snapshot: (snapshot.host,),
-    "job": lambda snapshot: (snapshot.job,),
-    "tags": lambda snapshot: snapshot.tags,
-    "paths": lambda snapshot: tuple(shown_path(path) for path in snapshot.paths),
-}
+_COLUMNS = ("ID", "TIME", "HOST", "JOB", "LEVEL", ">FILES", ">SIZE", ">ERRORS", "TAGS", "PATHS")
+_GROUP_PARTS = ("host", "job", "tags", "paths")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the filters, `--latest` and `--group-by`."""
+    """Add the snapshot, the filters, `--latest` and `--group-by`."""
+    parser.set_defaults(lists=True)
+    parser.add_argument(
+        "snapshot", nargs="?", metavar="SNAPSHOT", help="only this one: an id, or latest"
+    )
     add_snapshot_filters(parser)
+    add_past_option(parser)
+    add_director_options(parser)
     parser.add_argument(
         "--latest", metavar="N", type=int, help="only the newest N (of each group, if grouped)"
     )
@@ -73,30 +68,37 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     parts = _group_parts(arguments.group_by)
     if arguments.latest is not None and arguments.latest < 1:
         raise UsageError("--latest needs a number from 1 on")
-    repository = open_repository(arguments, terminal, "write")
-    try:
+    if arguments.snapshot is not None and (arguments.latest is not None or parts):
+        raise UsageError("one snapshot goes without --latest and --group-by")
+    if asks_director(arguments):
+        from strongroom.cli.client.client import open_director
+        from strongroom.cli.client.inspect import DirectorSnapshots
+
+        with open_director(arguments) as director:
+            there = DirectorSnapshots(arguments, director, terminal)
+            wanted = arguments.snapshot
+            chosen = there.all() if wanted is None else [there.find(wanted)]
+        counts = arguments.snapshot is None
+        _show(
+            chosen, parts, arguments.latest, there.false, there.object_of, terminal, counts=counts
+        )
+        return EXIT_DONE
+    with open_repository(arguments, terminal, "write") as repository:
         choice = SnapshotChoice(arguments, repository)
-    finally:
-        repository.close()
-    choice.warn(terminal)
     false = {one.id for one in choice.false}
-    groups: dict[tuple[tuple[str | bytes, ...], ...], list[Snapshot]] = {}
-    for snapshot in sorted(choice.snapshots + choice.false, key=lambda one: one.start_ns):
-        key = tuple(_GROUP_PARTS[part](snapshot) for part in parts)
-        groups.setdefault(key, []).append(snapshot)
-    count = 0
-    for key in sorted(groups, key=repr):
-        chosen = groups[key][-arguments.latest :] if arguments.latest else groups[key]
-        if count:
-            terminal.line()
-        count += len(chosen)
-        if parts:
-            terminal.line(_group_title(parts, key))
-        for snapshot in chosen:
-            terminal.emit(snapshot_object(snapshot, is_false=snapshot.id in false))
-        write_table(terminal, _COLUMNS, [_row(one, false) for one in chosen])
-    of = f" in {_counted(len(groups), 'group')}" if parts else ""
-    terminal.line(f"{_counted(count, 'snapshot')}{of}")
+
+    def object_of(snapshot: Snapshot) -> dict[str, object]:
+        return snapshot_object(snapshot, is_false=snapshot.id in false)
+
+    if arguments.snapshot is not None:
+        # The error of `latest` says most of what the warnings do.
+        found = choice.find(arguments.snapshot)
+        choice.warn(terminal)
+        _show([found], parts, None, false, object_of, terminal, counts=False)
+        return EXIT_DONE
+    choice.warn(terminal)
+    everything = sorted(choice.snapshots + choice.false, key=lambda one: one.start_ns)
+    _show(everything, parts, arguments.latest, false, object_of, terminal, counts=True)
     for name in choice.undecodable:
         terminal.emit({"type": "false_snapshot", "id": name})
         terminal.line(f"{name} is false, and does not decode; forget it")
@@ -104,8 +106,37 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+def _show(
+    snapshots: list[Snapshot],
+    parts: list[str],
+    latest: int | None,
+    false: set[str],
+    object_of: Callable[[Snapshot], dict[str, object]],
+    terminal: Terminal,
+    *,
+    counts: bool,
+) -> None:
+    """A table for each group, of the newest `latest` of it; counts: and how many there are."""
+    from strongroom.engine.prune.forget import GROUP_PARTS, group_text
+
+    groups: dict[GroupKey, list[Snapshot]] = {}
+    for snapshot in snapshots:
+        key = tuple((part, GROUP_PARTS[part](snapshot)) for part in parts)
+        groups.setdefault(key, []).append(snapshot)
+    count = 0
+    for key in sorted(groups, key=repr):
+        chosen = groups[key][-latest:] if latest else groups[key]
+        if count:
+            terminal.line()
+        count += len(chosen)
+        if parts:
+            terminal.line(group_text(key))
+        for snapshot in chosen:
+            terminal.emit(object_of(snapshot))
+        write_table(terminal, _COLUMNS, [_row(one, false) for one in chosen])
+    if counts:
+        of = f" in {counted(len(groups), 'group')}" if parts else ""
+        terminal.line(f"{counted(count, 'snapshot')}{of}")
 
 
 def _group_parts(text: str) -> list[str]:
@@ -114,13 +145,6 @@ def _group_parts(text: str) -> list[str]:
         if part not in _GROUP_PARTS:
             raise UsageError(f"cannot group by {printable(part)}; use {', '.join(_GROUP_PARTS)}")
     return parts
-
-
-def _group_title(parts: list[str], key: tuple[tuple[str | bytes, ...], ...]) -> str:
-    return ", ".join(
-        f"{part} {' '.join(map(printable, values)) or '(none)'}"
-        for part, values in zip(parts, key, strict=True)
-    )
 
 
 def _row(snapshot: Snapshot, false: set[str]) -> list[str]:

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
+from strongroom.base.clock import utc_text
+from strongroom.base.errors import EXIT_DONE
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.quantities import size_text
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
-from strongroom.cli.table import Column, write_table
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import time_text
-from strongroom.clock import utc_text
-from strongroom.errors import EXIT_DONE
-from strongroom.jobs.looking.stats import (
+from strongroom.engine.inspect.stats import (
     ContentStats,
     RepositoryStats,
     SnapshotStats,
     repository_stats,
     snapshot_stats,
 )
-from strongroom.printable import printable
-from strongroom.repo.set_aside import SetAside
-from strongroom.stores.capabilities import found_false
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.engine.repository.set_aside import SetAside
+from strongroom.engine.stores.capabilities import found_false
 
 EPILOG = """\
 examples:
@@ -37,19 +33,10 @@ examples:
   strongroom stats --each                every snapshot
   strongroom stats --json | jq .deduplication_ratio
 
-ALONE is what no other snapshot refers to: what forgetting this one and a prune would free.
+UNIQUE is what no other snapshot refers to: what forgetting this one and a prune would free.
 """
 
-_COLUMNS = (
-    Column("ID"),
-    Column("TIME"),
-    Column("HOST"),
-    Column("FILES", to_the_right=True),
-    Column("RESTORES", to_the_right=True),
-    Column("DISTINCT", to_the_right=True),
-    Column("STORED", to_the_right=True),
-    Column("ALONE", to_the_right=True),
-)
+_COLUMNS = ("ID", "TIME", "HOST", ">FILES", ">RESTORE SIZE", ">DEDUPLICATED", ">STORED", ">UNIQUE")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,16 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Show the figures; those of the whole repository need a put key only."""
     if not arguments.snapshots and not arguments.each:
-        repository = open_repository(arguments, terminal, "write")
-        try:
+        with open_repository(arguments, terminal, "write") as repository:
             set_aside = SetAside(found_false(repository.store))
             _show_repository(repository_stats(repository, set_aside), terminal)
             end_with(set_aside, repository, terminal)
-        finally:
-            repository.close()
         return EXIT_DONE
-    repository = open_repository(arguments, terminal)
-    try:
+    with open_repository(arguments, terminal) as repository:
         choice = SnapshotChoice(arguments, repository)
         choice.warn(terminal)
         wanted = [choice.find(name) for name in arguments.snapshots] or choice.snapshots
@@ -87,8 +70,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         write_table(terminal, _COLUMNS, map(_row, found))
         if not arguments.snapshots:
             end_with(choice.set_aside, repository, terminal)
-    finally:
-        repository.close()
     return EXIT_DONE
 
 
@@ -102,16 +83,14 @@ def _show_repository(stats: RepositoryStats, terminal: Terminal) -> None:
             "compression_ratio": round(stats.compression_ratio, 3),
         }
     )
+    chunks = f"{counted(stats.chunks, 'chunk')}, {counted(stats.blocks, 'block')}"
     lines = [
-        ("snapshots", f"{stats.snapshots}, which restore to {size_text(stats.restore_bytes)}"),
-        (
-            "content",
-            f"{size_text(stats.raw_bytes)} in {stats.chunks} chunks, {stats.blocks} blocks",
-        ),
-        ("stored", f"{size_text(stats.stored_bytes)} in {stats.data_packs} packs"),
+        ("snapshots", f"{stats.snapshots:,}, restore size {size_text(stats.restore_bytes)}"),
+        ("content", f"{size_text(stats.raw_bytes)} in {chunks}"),
+        ("stored", f"{size_text(stats.stored_bytes)} in {counted(stats.data_packs, 'pack')}"),
         (
             "listings",
-            f"{size_text(stats.listing_stored_bytes)} in {stats.listing_packs} packs",
+            f"{size_text(stats.listing_stored_bytes)} in {counted(stats.listing_packs, 'pack')}",
         ),
         ("deduplication", f"{stats.deduplication_ratio:.2f} : 1"),
         ("compression", f"{stats.compression_ratio:.2f} : 1"),
@@ -119,8 +98,9 @@ def _show_repository(stats: RepositoryStats, terminal: Terminal) -> None:
     ]
     if stats.unverified_snapshots or stats.unverified_packs:
         text = (
-            f"{stats.unverified_snapshots} snapshots, {size_text(stats.unverified_bytes)} in "
-            f"{stats.unverified_packs} packs: not counted above, see strongroom vouch"
+            f"{counted(stats.unverified_snapshots, 'snapshot')}, "
+            f"{size_text(stats.unverified_bytes)} in {counted(stats.unverified_packs, 'pack')}: "
+            "not verified yet and not counted above, see strongroom vouch"
         )
         lines.append(("not verified", text))
     if stats.marked_bytes:

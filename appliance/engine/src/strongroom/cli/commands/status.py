@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
+from collections.abc import Sequence
+from typing import Any, Final
 
-from strongroom import clock
-from strongroom.cli.console.expiries import warn_of_endings, write_expiries
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.problems import untold_endings, write_problems
-from strongroom.cli.console.view import local_time, moment_ns, short_id, write_runs
-from strongroom.cli.quantities import duration_text
-from strongroom.cli.table import Column, write_table
-from strongroom.clock import SECOND_NS
-from strongroom.errors import EXIT_DONE
-from strongroom.printable import printable
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import EXIT_DONE
+from strongroom.base.printable import printable
+from strongroom.base.quantities import duration_text
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.problems import unreported_endings, write_problems
+from strongroom.cli.client.view import local_time, moment_ns, short_id, write_runs
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 
-if TYPE_CHECKING:
-    import argparse
+_COLUMNS: Final = ("ENDS", "WHAT", "NAME")
+# All of them with --verbose: a thousand agents have a thousand certificates.
+_SHOWN: Final = 8
 
-    from strongroom.cli.terminal import Terminal
+
+def warn_of_endings(terminal: Terminal, expiries: Sequence[dict[str, Any]]) -> None:
+    """A line for each that ends soon, or has ended, with what to do."""
+    for one in expiries:
+        if one["soon"]:
+            day, what, name = _cells(one)
+            terminal.line(f"warning: {what} {name} ends on {day}: {printable(one['remedy'])}")
+
+
+def write_expiries(terminal: Terminal, expiries: Sequence[dict[str, Any]]) -> None:
+    """A table of what ends first, and how many more there are."""
+    shown = expiries if terminal.verbose else expiries[:_SHOWN]
+    terminal.line()
+    title = "certificates and tokens end"
+    terminal.line(f"{title}:" if shown else f"{title}: none known")
+    rows = [_cells(one) for one in shown]
+    write_table(terminal, _COLUMNS, rows)
+    if more := len(expiries) - len(shown):
+        terminal.line(f"and {more} later ones (--verbose)")
+
+
+def _cells(one: dict[str, Any]) -> list[str]:
+    name = f"{printable(one['name'])} {printable(one['id'])}".rstrip()
+    return [printable(one["ends"][:10]), printable(one["kind"]), name]
+
 
 EPILOG = """\
 examples:
@@ -27,17 +54,11 @@ examples:
   strongroom status --check                   for Nagios and the like: one line, exit code 0 to 3
   strongroom status --json
 
-Shows what is wrong first (failed, late, expiring, full), then running and waiting runs, the last
+Shows problems first (failed, late, expiring, full), then running and waiting runs, the last
 results, jobs due within a day, warnings, and when certificates and tokens end.
 """
-_DUE_COLUMNS = (
-    Column("DUE"),
-    Column("JOB"),
-    Column("CLIENT"),
-    Column("LEVEL"),
-    Column("POOL"),
-    Column("PRIORITY", to_the_right=True),
-)
+_MOST_DUE = 100
+_DUE_COLUMNS = ("DUE", "JOB", "CLIENT", "LEVEL", "POOL", ">PRIORITY")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,8 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="one line of text; exit code 0 when nothing is wrong, 1 for warnings, 2 for errors, "
-        "3 when the director gives no answer or something else prevents the check",
+        help="one line of text; exit code 0 when everything is OK, 1 for warnings, 2 for errors, "
+        "3 when the director does not answer or the check fails",
     )
     add_director_options(parser)
 
@@ -54,13 +75,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Fetch and show; with --check only judge."""
     if arguments.check:
-        from strongroom.cli.console.status_check import check_status
+        from strongroom.cli.client.status_check import check_status
 
         return check_status(arguments, terminal)
-    from strongroom.cli.console.client import open_director
+    from strongroom.cli.client.client import open_director
 
     with open_director(arguments) as director:
-        status = director.get("/status")
+        # As JSON it is whole.
+        status = director.get("/status", limit=None if terminal.as_json else _MOST_DUE)
     terminal.emit({"type": "status", **status})
     up_seconds = (moment_ns(status["now"]) - moment_ns(status["started"])) / SECOND_NS
     terminal.line(
@@ -71,14 +93,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     write_problems(terminal, status["problems"])
     for warning in status["warnings"]:
         terminal.line(f"warning: {printable(warning)}")
-    warn_of_endings(terminal, untold_endings(status))
+    warn_of_endings(terminal, unreported_endings(status))
     for title, runs in (("running and waiting", status["active"]), ("ended", status["recent"])):
         terminal.line()
         terminal.line(f"{title}:" if runs else f"{title}: nothing")
         write_runs(terminal, runs, status["now"])
     terminal.line()
     zone = clock.local_zone_text()
-    terminal.line(f"due within a day ({zone}):" if status["due"] else "due within a day: nothing")
+    terminal.line(f"due within a day ({zone}):" if status["due"] else "due within a day: none")
     rows = [
         [local_time(due["due"]), printable(due["job"]), printable(due["client"]),
          printable(due["level"]),
@@ -86,6 +108,10 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         for due in status["due"]
     ]  # fmt: skip
     write_table(terminal, _DUE_COLUMNS, rows)
+    if len(rows) >= _MOST_DUE:
+        terminal.line(
+            f"only the first {_MOST_DUE} of these; `strongroom jobs` has the next of each"
+        )
     write_expiries(terminal, status["expiries"])
     for active in status["active"]:
         if active["message"]:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from typing import TYPE_CHECKING
 
+from strongroom.base.errors import EXIT_DONE, UsageError
 from strongroom.cli.daemon_checks import add_check_options, log_faults, tell_faults
-from strongroom.errors import EXIT_DONE, UsageError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -19,7 +15,7 @@ examples:
   strongroom storage --config /etc/strongroom --foreground
   strongroom storage --metrics                              metrics of the daemon on this machine
   strongroom storage --metrics --output FILE                FILE is replaced in one step
-  strongroom storage --confirm-clock                        the machine's clock is right after all
+  strongroom storage --confirm-clock                        the machine's clock is correct
 
 It serves the repository of each Device resource: to agents over the network, which may only add,
 and for maintenance on a local socket:
@@ -50,17 +46,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--confirm-clock",
         action="store_true",
-        help="tell the running daemon that this machine's clock is right although it jumped, so "
-        "that Minimum Retention uses it",
+        help="confirm that this machine's clock is correct although it jumped: Minimum "
+        "Retention uses it again",
     )
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Serve until told to stop. Raises ConfigurationError, StoreError, PeerRefusedError."""
+    """Serve until stopped. Raises ConfigurationError, StoreError, PeerRefusedError."""
     if arguments.output and not arguments.metrics:
         raise UsageError("--output is for --metrics")
     if arguments.metrics or arguments.confirm_clock:
-        from strongroom.daemons.storage.configuration import StorageConfiguration
+        from strongroom.storage.configuration import StorageConfiguration
 
         socket_path = StorageConfiguration(arguments.config).settings.socket_path.decode()
         if arguments.metrics:
@@ -70,15 +66,15 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return EXIT_DONE
     if arguments.check:
         return _check(arguments.config, terminal)
-    from strongroom.daemons.service_manager import begin_log
-    from strongroom.daemons.storage.service import StorageService
-    from strongroom.interpreter import leave_present_folder
+    from strongroom.base.interpreter import leave_present_folder
+    from strongroom.service.service_manager import begin_log
+    from strongroom.storage.service import StorageService
 
     arguments.config = os.path.abspath(arguments.config)
     leave_present_folder()
     begin_log(verbose=arguments.verbose)
     if arguments.check_first:
-        from strongroom.daemons.storage.checking import check_storage
+        from strongroom.storage.service import check_storage
 
         log_faults(check_storage, arguments.config)
     StorageService(arguments.config).run()
@@ -86,7 +82,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _check(path: str, terminal: Terminal) -> int:
-    from strongroom.daemons.storage.checking import check_storage
+    from strongroom.storage.service import check_storage
 
     settings, look = check_storage(path)
     if exit_code := tell_faults(terminal, look):
@@ -114,7 +110,7 @@ def _tell_metrics(socket_path: str, path: str | None, terminal: Terminal) -> Non
 
 
 def _confirm_clock(socket_path: str, terminal: Terminal) -> None:
-    from strongroom.clock import utc_text
+    from strongroom.base.clock import utc_text
     from strongroom.net.storage.place import open_socket, parse_place
     from strongroom.net.storage.protocol import FrameType, decode
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import local_time
-from strongroom.cli.table import Column, write_table
-from strongroom.clock import SECOND_NS
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.printable import printable
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import EXIT_DONE, UsageError, os_errors
+from strongroom.base.printable import printable
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import local_time
+from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -29,9 +27,7 @@ only those that the Profile allows as well. Without such a resource the token ha
 permissions. The token ends when one of them is removed or renamed. The director stores a digest
 only: a lost token must be replaced.
 """
-_COLUMNS = tuple(
-    Column(name) for name in ("TOKEN", "NAME", "PROFILE", "MADE", "EXPIRES", "LAST USED")
-)
+_COLUMNS = ("TOKEN", "NAME", "PROFILE", "MADE", "EXPIRES", "LAST USED")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,13 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     withdraw = actions.add_parser("withdraw", help="revoke a token at once")
     withdraw.add_argument("token_id", metavar="TOKEN", help="its id, as `list` shows it")
-    for one in (create, actions.add_parser("list", help="list tokens"), withdraw):
+    listing = actions.add_parser("list", help="list tokens")
+    listing.set_defaults(lists=True)
+    for one in (create, listing, withdraw):
         add_director_options(one)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Do the action."""
-    from strongroom.cli.console.client import named, open_director
+    from strongroom.cli.client.client import named, open_director
 
     with open_director(arguments) as director:
         if arguments.action == "list":
@@ -89,10 +87,8 @@ class _TokenFile:
     def __enter__(self) -> Self:
         if self._path:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            try:
+            with os_errors(f"cannot make {self._path}"):
                 self._descriptor = os.open(self._path, flags, 0o600)
-            except OSError as error:
-                raise UsageError(f"cannot make {self._path}: {error.strerror}") from error
         return self
 
     def keep(self, text: str) -> None:
@@ -125,8 +121,8 @@ def _list(found: list[dict[str, Any]], terminal: Terminal) -> None:
 def _tell_new(made: dict[str, Any], path: str | None, terminal: Terminal) -> None:
     token = made["token"]
     until = local_time(token["expires"]) or "it is withdrawn"
-    told = {} if path else {"text": made["text"]}
-    terminal.emit({"type": "token", **token, **told})
+    shown = {} if path else {"text": made["text"]}
+    terminal.emit({"type": "token", **token, **shown})
     if path:
         terminal.line(f"token {token['id']} is in {path}, good until {until}")
     elif not terminal.as_json:
@@ -137,8 +133,7 @@ def _tell_new(made: dict[str, Any], path: str | None, terminal: Terminal) -> Non
 def _lifetime_seconds(text: str) -> int:
     if text == "never":
         return 0
-    from strongroom import clock
-    from strongroom.jobs.upkeep.retention import parse_duration
+    from strongroom.engine.prune.retention import parse_duration
 
     now_ns = clock.now_ns()
     seconds = (now_ns - parse_duration(text).before(now_ns)) // SECOND_NS

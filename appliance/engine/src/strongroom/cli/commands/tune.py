@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import socket
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from strongroom import clock
-from strongroom.cli.quantities import duration_text, size_text
-from strongroom.errors import EXIT_DONE, UsageError
-from strongroom.printable import printable
+from strongroom.base import clock
+from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.printable import printable
+from strongroom.base.quantities import counted, duration_text, size_text
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.knobs.knob import Value
-    from strongroom.measure.tuning.journal import Journal, Subject
-    from strongroom.measure.tuning.search import KnobChanges, Measurement
+    from strongroom.cli.measure.tuning.journal import Journal, Subject
+    from strongroom.cli.measure.tuning.search import KnobChanges, Measurement
+    from strongroom.engine.knobs.knob import Value
 
 EPILOG = """\
 examples:
   strongroom tune --dir /home                         search for ten minutes, write the inventory
   strongroom tune --dir /home --minutes 30 --dry-run  write nothing, show what would be written
   strongroom tune --dir /srv --link 20,3              as over a link of 20 ms and 3 MB/s
-  strongroom tune --dir /home --resume                go on after an interruption
+  strongroom tune --dir /home --resume                continue after an interruption
   strongroom tune --dir /home --knobs shards,workers --inventory /etc/ansible
 
-Backs up DIR, or a sample of it, again and again into a repository of its own, which is removed
+Backs up DIR, or a sample of it, again and again into its own repository, which is removed
 afterwards; the sample is small enough for some hundred backups in the time. Values are doubled or
 quadrupled until that stops helping, one knob at a time, then together.
 host_vars/HOST/strongroom_tuning.yml gets what is faster than the defaults, for the role
 strongroom.backup.agent. What is backed up stays as it is: what ACLs, attributes, signatures, and
-with --link TLS cost is only told, unless --change names them.
+with --link TLS cost is only reported, unless --change names them.
 """
 
 _MEGA: Final = 1e6
@@ -61,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="gets host_vars/HOST/strongroom_tuning.yml (default: .)")  # fmt: skip
     add("--host", metavar="NAME", default="", help="this machine's name in the inventory")
     add("-n", "--dry-run", action="store_true", help="write nothing, show what would be written")
-    add("--resume", action="store_true", help="go on with an interrupted search")
+    add("--resume", action="store_true", help="continue with an interrupted search")
     add("--state", metavar="FILE", default="", help="where runs are kept for --resume")
     add("--knobs", metavar="NAMES", default="", help="search these only, separated by commas")
     add("--change", metavar="NAME", action="append", default=[],
@@ -69,24 +68,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--backup", choices=("first", "unchanged", "both"), default="both",
         help="whose time counts (default: both together)")  # fmt: skip
     add("--larger", metavar="PERCENT", type=float, default=10.0,
-        help="how much more than by default may be stored (default: 10)")  # fmt: skip
+        help="how much more than with the defaults may be stored (default: 10)")  # fmt: skip
     add("--cold", action="store_true", help="empty the kernel's caches before each run (root)")
     add("--link", metavar="MS,MB/s", default="",
-        help="through a storage daemon of its own, behind such a link")  # fmt: skip
+        help="through a separate storage daemon, behind such a link")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Search, tell, and write. Raises UsageError."""
-    from strongroom.cli.tune_report import evidence, search_json, show_search
-    from strongroom.measure.tuning.inventory import inventory_text, require_host, write_inventory
-    from strongroom.measure.tuning.journal import Journal, first_run_seconds
-    from strongroom.measure.tuning.runs import MeasuredRuns
-    from strongroom.measure.tuning.search import OutOfTimeError, Search
+    from strongroom.cli.measure.tuning.journal import Journal, first_run_seconds
+    from strongroom.cli.measure.tuning.runs import MeasuredRuns
+    from strongroom.cli.measure.tuning.search import OutOfTimeError, Search
+    from strongroom.cli.tune_report import (
+        evidence,
+        inventory_text,
+        require_host,
+        search_json,
+        show_search,
+        write_inventory,
+    )
 
     began = clock.elapsed_seconds()
     host = require_host(arguments.host or socket.gethostname())
     subject, known = _subject(arguments, host)
-    machine_axes, told_costs = _axes(subject)
+    machine_axes, stated_costs = _axes(subject)
     _tell_subject(subject, terminal)
     seconds = arguments.minutes * 60
     with _work_folder(arguments, subject) as folder:
@@ -99,7 +104,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         except OutOfTimeError as error:
             raise _too_slow(arguments) from error
         journal = Journal(_state_path(arguments), runs.measure, known, began)
-        search = Search(_told(journal, terminal, seconds, began), machine_axes, subject.larger)
+        search = Search(_measuring(journal, terminal, seconds, began), machine_axes, subject.larger)
         journal.allow(seconds * _SEARCH_SHARE)
         search.run()
         if not search.runs:
@@ -107,7 +112,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         journal.allow(seconds * _CONFIRM_SHARE)
         search.confirm()
         journal.allow(seconds)
-        costs = search.costs(told_costs)
+        costs = search.costs(stated_costs)
     terminal.clear_live_line()
     show_search(search, costs, terminal)
     text = inventory_text(search.best, evidence(subject, search, costs))
@@ -126,7 +131,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _too_slow(arguments: argparse.Namespace) -> UsageError:
     return UsageError(
         f"--minutes {arguments.minutes:g} is not enough: one backup of what was chosen of --dir "
-        f"{printable(arguments.dir)} takes longer; give more, or name another folder"
+        f"{printable(arguments.dir)} takes longer; give more, or choose another folder"
     )
 
 
@@ -134,8 +139,8 @@ def _subject(
     arguments: argparse.Namespace, host: str
 ) -> tuple[Subject, dict[KnobChanges, list[Measurement]]]:
     """What is measured, new or of an earlier search, with that one's runs. Raises UsageError."""
-    from strongroom.measure.tuning.journal import begin_journal, read_journal
-    from strongroom.measure.tuning.sample import choose_sample, sample_bounds
+    from strongroom.cli.measure.tuning.journal import begin_journal, read_journal
+    from strongroom.cli.measure.tuning.runs import choose_sample, sample_bounds
 
     _check(arguments)
     asked = _asked(arguments, host)
@@ -149,7 +154,7 @@ def _subject(
                     "its options, or leave out --resume"
                 )
         return subject, known
-    from strongroom.measure.tuning.journal import Subject
+    from strongroom.cli.measure.tuning.journal import Subject
 
     most_bytes, most_files = sample_bounds(
         arguments.minutes * 60,
@@ -177,7 +182,7 @@ _SPELLED: Final = {
 
 def _asked(arguments: argparse.Namespace, host: str) -> dict[str, Any]:
     """The fields of the Subject that options decide."""
-    from strongroom.measure.tuning.axes import searched_names
+    from strongroom.cli.measure.tuning.axes import searched_names
 
     link = _link(arguments.link)
     names = tuple(name for name in arguments.knobs.split(",") if name)
@@ -201,9 +206,9 @@ def _check(arguments: argparse.Namespace) -> None:
     for option, folder in (("--dir", arguments.dir), ("--work", arguments.work),
                            ("--inventory", arguments.inventory)):  # fmt: skip
         if folder and not os.path.isdir(folder):
-            raise UsageError(f"{option} {printable(folder)} is no folder")
+            raise UsageError(f"{option} {printable(folder)} is not a folder")
     if arguments.cold:
-        from strongroom.measure.tree import drop_caches
+        from strongroom.cli.measure.tree import drop_caches
 
         drop_caches()
 
@@ -225,9 +230,9 @@ def _link(text: str) -> tuple[float, float] | None:
 
 
 def _axes(subject: Subject) -> tuple[list[Any], list[tuple[str, Value]]]:
-    """What is searched, and whose cost is told. Raises UsageError."""
-    from strongroom.measure.processor import machine
-    from strongroom.measure.tuning.axes import axes, costs
+    """What is searched, and whose cost is reported. Raises UsageError."""
+    from strongroom.cli.measure.processor import machine
+    from strongroom.cli.measure.tuning.axes import axes, costs
 
     here = machine()
     over_link = subject.link is not None
@@ -244,7 +249,7 @@ def _axes(subject: Subject) -> tuple[list[Any], list[tuple[str, Value]]]:
 
 def _is_far(paths: tuple[bytes, ...]) -> bool:
     """Whether some of it is on a network file system."""
-    from strongroom.scan.mounts import far_places
+    from strongroom.engine.scan.mounts import far_places
 
     return bool(far_places([path.strip(b"/") for path in paths]))
 
@@ -254,7 +259,7 @@ def _state_path(arguments: argparse.Namespace) -> Path:
         return Path(arguments.state)
     folder = arguments.settings.cache_folder
     if folder is None:
-        raise UsageError("without a cache there is no place for the runs: give --state FILE")
+        raise UsageError("without a cache the runs cannot be kept: add --state FILE")
     return Path(os.fsdecode(folder)) / "tune.jsonl"
 
 
@@ -289,7 +294,7 @@ def _work_folder(arguments: argparse.Namespace, subject: Subject) -> Iterator[Pa
     )
 
 
-def _told(
+def _measuring(
     journal: Journal, terminal: Terminal, seconds: float, began: float
 ) -> Callable[[KnobChanges], Measurement]:
     """`journal`, with a line on what is measured."""
@@ -312,7 +317,7 @@ def _tell(terminal: Terminal, text: str) -> None:
 def _tell_subject(subject: Subject, terminal: Terminal) -> None:
     part = "a sample: " if subject.is_sample else ""
     terminal.line(
-        f"{printable(subject.folder)}: {part}{subject.files:,} files, "
+        f"{printable(subject.folder)}: {part}{counted(subject.files, 'file')}, "
         f"{size_text(subject.size_bytes)}"
     )
     load = os.getloadavg()[0]

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from strongroom.base.errors import EXIT_DONE, CheckFailedError, PathNotFoundError, UsageError
+from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.commands.restore import patterns_of
 from strongroom.cli.entry_lines import VerifyLines
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.quantities import duration_text, size_text
 from strongroom.cli.snapshot_choice import (
     add_snapshot_filters,
     chosen_snapshot,
     normal_path,
     path_in,
 )
-from strongroom.errors import EXIT_DONE, CheckFailedError, PathNotFoundError, UsageError
+from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.verify.options import VerifyOptions, VerifyReport
+    from strongroom.engine.verify.options import VerifyOptions, VerifyReport
 
 EPILOG = """\
 examples:
@@ -70,12 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Compare; CheckFailedError when something differs."""
     options = _options(arguments)
-    module = "strongroom.jobs.verify.verify"
-    repository = open_repository(arguments, terminal, module=module)
-    try:
+    module = "strongroom.engine.verify.verify"
+    with open_repository(arguments, terminal, module=module) as repository:
         wanted = arguments.snapshot.partition(":")[0]
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
-        from strongroom.jobs.verify.verify import verify
+        from strongroom.engine.verify.verify import verify
 
         def compare(options: VerifyOptions) -> VerifyReport:
             lines = VerifyLines(terminal)
@@ -94,20 +92,18 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 raise
             options = _at(options, found_at)
             report = compare(options)
-    finally:
-        repository.close()
     terminal.emit(report.summary(snapshot.id, options))
     seconds = max(report.elapsed_seconds, 1e-3)
+    found = sum(report.differences.values())
     terminal.line(
-        f"{report.rows:,} entries compared, {size_text(report.read_bytes)} read, "
-        f"{duration_text(seconds)}"
+        f"{counted(report.rows, 'entry')} compared, {size_text(report.read_bytes)} read, "
+        f"{duration_text(seconds)}{'' if found else ': no differences'}"
     )
     for note in report.notes():
         terminal.line(note)
-    found = sum(report.differences.values())
     if found:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(report.differences.items()))
-        raise CheckFailedError(f"{found:,} differences ({kinds}); each is listed above")
+        raise CheckFailedError(f"{counted(found, 'difference')} ({kinds}); each is listed above")
     return EXIT_DONE
 
 
@@ -116,7 +112,7 @@ def _at(options: VerifyOptions, path: bytes) -> VerifyOptions:
 
 
 def _options(arguments: argparse.Namespace) -> VerifyOptions:
-    from strongroom.jobs.verify.options import VerifyOptions
+    from strongroom.engine.verify.options import VerifyOptions
 
     if not 0 <= arguments.workers <= 256:
         raise UsageError("--workers: a number from 0 to 256 is wanted")
@@ -132,5 +128,5 @@ def _options(arguments: argparse.Namespace) -> VerifyOptions:
         reads_signatures=arguments.signatures,
         from_disk=arguments.from_disk,
         finds_extra=not arguments.no_extra,
-        workers=arguments.workers,
+        processes=arguments.workers,
     )

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import platform
 import re
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 from strongroom import __version__
-from strongroom.errors import EXIT_DONE
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.base.errors import EXIT_DONE
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
+from strongroom.base.errors import EXIT_DONE, CheckFailedError
+from strongroom.base.quantities import counted, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.quantities import size_text
 from strongroom.cli.set_aside import name_set_aside
-from strongroom.errors import EXIT_DONE, CheckFailedError
+from strongroom.cli.terminal import Terminal
+from strongroom.engine.repository.repository import Repository
 
 if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
-    from strongroom.jobs.check.vouch import VouchReport
-    from strongroom.repo.repository import Repository
+    from strongroom.engine.check.vouch import VouchReport
 
 EPILOG = """\
 examples:
@@ -32,21 +31,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Verify and report. CheckFailedError when anything was false or damaged."""
-    from strongroom.jobs.check.vouch import required_judge, vouch
+    from strongroom.engine.check.vouch import required_judge, vouch
 
-    repository = open_repository(arguments, terminal, "read")
-    try:
+    with open_repository(arguments, terminal, "read") as repository:
         judge = required_judge(repository.store)
         with show_progress(terminal, "vouch") as progress:
             report = vouch(repository, judge, progress)
         _report(report, repository, terminal)
-    finally:
-        repository.close()
     wrong = len(report.false_objects) + len(report.damaged_objects)
     if wrong:
         raise CheckFailedError(
-            f"{wrong} objects are forged or damaged, as listed. Forged ones are hidden: find "
-            "out what is wrong with the client that stored them"
+            f"{counted(wrong, 'object')} forged or damaged (listed above). Forged ones are "
+            "hidden: check the client that stored them"
         )
     report.set_aside.require_none()
     return EXIT_DONE
@@ -60,6 +56,6 @@ def _report(report: VouchReport, repository: Repository, terminal: Terminal) -> 
     name_set_aside(report.set_aside, repository, terminal)
     terminal.emit(report.summary())
     terminal.line(
-        f"verified {report.packs} packs and {report.index_objects} index objects; "
-        f"{size_text(report.read_bytes)} read"
+        f"verified {counted(report.packs, 'pack')} and "
+        f"{counted(report.index_objects, 'index object')}; {size_text(report.read_bytes)} read"
     )

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
-from strongroom.cli.console.place import add_director_options
-from strongroom.cli.console.view import run_exit_code, run_line
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.cli.client.place import add_director_options
+from strongroom.cli.client.view import run_exit_code, tell_run
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:
@@ -29,11 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Follow it."""
-    from strongroom.cli.console.client import open_director
-    from strongroom.cli.console.run_watch import watch_run
+    from strongroom.cli.client.client import open_director
+    from strongroom.cli.client.run_watch import watch_run
 
     with open_director(arguments) as director:
         found = watch_run(director, arguments.run_id, terminal)
-    terminal.emit({"type": "run", **found})
-    terminal.line(run_line(found))
+    tell_run(found, terminal)
     return run_exit_code(found)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from strongroom.base.errors import ConfigurationError, UsageError
+from strongroom.base.printable import printable
 from strongroom.config.filesets import MACHINE_FILE
-from strongroom.errors import ConfigurationError, UsageError
-from strongroom.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from strongroom.config.settings.machine import MachineSettings
+    from strongroom.config.settings.messages import MessagesSettings
 
 SYSTEM_FOLDER = "/etc/strongroom"
 SYSTEM_STATE_FOLDER = "/var/lib/strongroom/machine"
@@ -21,11 +21,20 @@ SYSTEM_STATE_FOLDER = "/var/lib/strongroom/machine"
 
 @dataclass(frozen=True, slots=True)
 class ScheduledMachine:
-    """What `file`, an absolute path, says; and warnings of it."""
+    """What `file`, an absolute path, says; and warnings of it.
+
+    messages: those of its Messages resources.
+    """
 
     file: str
     settings: MachineSettings
     warnings: tuple[str, ...]
+    messages: tuple[MessagesSettings, ...] = ()
+
+    @property
+    def notifies(self) -> bool:
+        """Whether anybody is notified of a failure."""
+        return bool(self.settings.notify_command or any(one.notify for one in self.messages))
 
 
 def read_machine(path: str) -> ScheduledMachine:
@@ -35,6 +44,7 @@ def read_machine(path: str) -> ScheduledMachine:
     """
     from strongroom.config.resolve import accepted, resolve
     from strongroom.config.settings.machine import MachineSettings
+    from strongroom.config.settings.messages import MessagesSettings
     from strongroom.config.trees.loader import LoadOptions, load_trees
 
     # A folder that is not there is meant as a folder, unless it ends like a file.
@@ -42,7 +52,7 @@ def read_machine(path: str) -> ScheduledMachine:
     file = path if is_file else os.path.join(path, MACHINE_FILE)
     if os.path.basename(file) != MACHINE_FILE:
         raise UsageError(
-            f"{printable(path)}: the file must be called {MACHINE_FILE}, or be in the folder named"
+            f"{printable(path)}: the file must be named {MACHINE_FILE}, or be in the folder given"
         )
     if not os.path.isfile(file):
         raise UsageError(
@@ -52,9 +62,11 @@ def read_machine(path: str) -> ScheduledMachine:
     configuration = resolve(loaded)
     warnings = accepted(loaded.diagnostics, file)
     machine = None if configuration.machine is None else configuration.machine.daemon
-    if machine is None:
+    if configuration.machine is None or machine is None:
         raise ConfigurationError(f"{printable(file)} has no resource Machine")
-    return ScheduledMachine(os.path.abspath(file), MachineSettings.of(machine), warnings)
+    resources = configuration.machine.of_type("Messages").values()
+    messages = tuple(map(MessagesSettings.of, resources))
+    return ScheduledMachine(os.path.abspath(file), MachineSettings.of(machine), warnings, messages)
 
 
 def usual_folder(settings_folder: bytes | None, *, user: bool) -> str:

@@ -1,15 +1,23 @@
-"""The systemd units of a schedule, as texts.
+"""The systemd units of a schedule, made from the templates beside this module, and systemd itself.
 
 The service reads every file and writes nothing but the repository, its state and its cache. What
-tells people of a failure is a unit of its own, so that it works when the service was killed, and
+tells people of a failure is its own unit, so that it works when the service was killed, and
 outside its sandbox, where a mail program can do its work.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from string import Template
 from typing import TYPE_CHECKING, Final
+
+from strongroom.base.errors import OperatingSystemError
+from strongroom.base.printable import printable
 
 if TYPE_CHECKING:
     from strongroom.cli.schedule.machine import ScheduledMachine
@@ -18,135 +26,33 @@ NAME: Final = "strongroom-backup"
 SERVICE: Final = f"{NAME}.service"
 TIMER: Final = f"{NAME}.timer"
 NOTICE: Final = f"{NAME}-failed.service"
-_HEAD: Final = "# Made by `strongroom schedule install`; add to it with `systemctl edit`."
-_SERVICE: Final = """\
-{head}
-[Unit]
-Description=Back up this machine with Strongroom
-Documentation=man:strongroom-schedule(1)
-{after}
-[Service]
-Type=oneshot
-ExecStart={program} schedule run --config {configuration}
-# Some files could not be read; the journal names them.
-SuccessExitStatus=3
-KillMode=mixed
-TimeoutStopSec=60s
-LimitNOFILE=65536
-LimitCORE=0
-UMask=0077
-
-# Other work on this machine has priority.
-Nice=10
-IOSchedulingClass=best-effort
-IOSchedulingPriority=7
-CPUWeight=20
-IOWeight=20
-
-{sandbox}"""
-_SYSTEM_SANDBOX: Final = """\
-Environment=XDG_CACHE_HOME=/var/cache
-StateDirectory=strongroom/machine
-StateDirectoryMode=0700
-CacheDirectory=strongroom
-CacheDirectoryMode=0700
-# It reads every file, also what is in /tmp, /home and /dev, so nothing is hidden from it.
-ProtectSystem=strict
-ProtectHome=read-only
-{writable}CapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_DAC_OVERRIDE CAP_FOWNER
-NoNewPrivileges=yes
-DevicePolicy=closed
-ProtectClock=yes
-ProtectControlGroups=yes
-ProtectHostname=yes
-ProtectKernelModules=yes
-ProtectKernelTunables=yes
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-MemoryDenyWriteExecute=yes
-KeyringMode=private
-SystemCallArchitectures=native
-SystemCallFilter=@system-service unshare
-SystemCallFilter=~@privileged @resources
-SystemCallFilter=setpriority ioprio_set sched_setaffinity
-SystemCallErrorNumber=EPERM
-"""
-_USER_SANDBOX: Final = """\
-NoNewPrivileges=yes
-RestrictRealtime=yes
-LockPersonality=yes
-MemoryDenyWriteExecute=yes
-SystemCallArchitectures=native
-"""
-_TIMER: Final = """\
-{head}
-[Unit]
-Description=When to back up this machine with Strongroom
-Documentation=man:strongroom-schedule(1)
-
-[Timer]
-{events}
-# What was missed while the machine was off is made up for.
-Persistent=yes
-RandomizedDelaySec={delay}s
-
-[Install]
-WantedBy=timers.target
-"""
-_NOTICE: Final = """\
-{head}
-[Unit]
-Description=Tell of a backup that has failed
-Documentation=man:strongroom-schedule(1)
-
-[Service]
-Type=oneshot
-ExecStart={program} schedule notify --failed --config {configuration}{user}
-TimeoutStartSec=300s
-"""
+_SYSTEM_FOLDER: Final = "/etc/systemd/system"
+_LINES_OF_JOURNAL: Final = 60
 
 
 def unit_texts(machine: ScheduledMachine, *, user: bool) -> dict[str, str]:
     """Name -> text of each unit that `machine` needs, for the system or for one user."""
     settings = machine.settings
-    program, configuration = _program(), _quoted(machine.file, command=True)
-    after = []
-    if settings.notify_command:
-        after.append(f"OnFailure={NOTICE}")
-    if settings.repository.startswith("/"):
-        after.append(f"RequiresMountsFor={_quoted(settings.repository)}")
-    if not user:
-        after += ["Wants=network-online.target", "After=network-online.target"]
-    # Without the minus a disk that is not mounted would be an error that names no disk.
-    writable = f"ReadWritePaths=-{_quoted(settings.repository)}\n"
-    if not settings.repository.startswith("/"):
-        writable = ""
-    sandbox = _USER_SANDBOX if user else _SYSTEM_SANDBOX.format(writable=writable)
-    texts = {
-        SERVICE: _SERVICE.format(
-            head=_HEAD,
-            after="".join(f"{line}\n" for line in after),
-            program=program,
-            configuration=configuration,
-            sandbox=sandbox,
-        ),
-        TIMER: _TIMER.format(
-            head=_HEAD,
-            events="\n".join(f"OnCalendar={event}" for event in settings.events),
-            delay=settings.randomized_delay_seconds,
-        ),
+    has_notices = machine.notifies
+    values = {
+        "program": _program(),
+        "configuration": _quoted(machine.file, command=True),
+        "notice": NOTICE if has_notices else "",
+        "repository": _quoted(settings.repository) if settings.repository.startswith("/") else "",
+        "events": "\n".join(f"OnCalendar={event}" for event in settings.events),
+        "delay": str(settings.randomized_delay_seconds),
     }
-    if settings.notify_command:
-        texts[NOTICE] = _NOTICE.format(
-            head=_HEAD,
-            program=program,
-            configuration=configuration,
-            user=" --user" if user else "",
-        )
-    return texts
+    names = (SERVICE, TIMER, NOTICE) if has_notices else (SERVICE, TIMER)
+    return {name: _filled("user" if user else "system", name, values) for name in names}
+
+
+def _filled(scope: str, name: str, values: Mapping[str, str]) -> str:
+    """A template with its values; a line for a value that is "" is left out."""
+    templates = resources.files("strongroom.cli.schedule") / "unit_templates"
+    lines = (templates / scope / name).read_text("utf-8").splitlines(keepends=True)
+    left_out = tuple(f"${{{key}}}" for key, text in values.items() if not text)
+    kept = (line for line in lines if not any(one in line for one in left_out))
+    return Template("".join(kept)).substitute(values)
 
 
 def _program() -> str:
@@ -158,9 +64,95 @@ def _program() -> str:
 
 
 def _quoted(text: str, *, command: bool = False) -> str:
-    """One word of a unit file; `command`: of a command line, where a dollar stands for more."""
+    """One word of a unit file; `command`: of a command line, where a dollar means more."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     escaped = escaped.replace("\n", "\\n").replace("\t", "\\t")
     if command:
         escaped = escaped.replace("$", "$$")
     return f'"{escaped}"' if escaped != text or " " in text or "'" in text else text
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceManager:
+    """systemd; `user`: that of the present user."""
+
+    user: bool
+
+    def unit_folder(self, environment: Mapping[str, str]) -> str:
+        """Where the administrator's, or the user's, units lie."""
+        if not self.user:
+            return _SYSTEM_FOLDER
+        base = environment.get("XDG_CONFIG_HOME", "")
+        if not base.startswith("/"):
+            base = os.path.join(environment.get("HOME") or "/", ".config")
+        return os.path.join(base, "systemd", "user")
+
+    def call(self, *words: str) -> str:
+        """What `systemctl` prints. Raises OperatingSystemError."""
+        return _output(["systemctl", *self._scope(), *words])
+
+    def require_running(self) -> None:
+        """Raise OperatingSystemError where systemd does not run, as in most containers."""
+        try:
+            self.call("show", "--property=Version")
+        except OperatingSystemError as error:
+            raise OperatingSystemError(
+                f"systemd does not run here, or not for this user ({error}), so nothing was "
+                "installed; start `strongroom schedule run` in another way, such as cron"
+            ) from error
+
+    def is_running(self) -> bool:
+        """Whether systemd answers."""
+        try:
+            self.require_running()
+        except OperatingSystemError:
+            return False
+        return True
+
+    def verify(self, paths: list[str]) -> None:
+        """Let systemd read the units. Raises OperatingSystemError with what it objects to."""
+        _output(["systemd-analyze", *self._scope(), "verify", "--man=no", *paths])
+
+    def properties(self, unit: str, *names: str) -> dict[str, str]:
+        """Properties of a unit; empty where there is no systemd to ask."""
+        try:
+            text = self.call("show", unit, f"--property={','.join(names)}")
+        except OperatingSystemError:
+            return {}
+        lines = (line.partition("=") for line in text.splitlines())
+        return {name: value for name, _, value in lines}
+
+    def last_lines(self, unit: str) -> str:
+        """The end of the journal of a unit's last run; "" where it cannot be read."""
+        invocation = self.properties(unit, "InvocationID").get("InvocationID", "")
+        words = ["journalctl", *self._scope(), "--quiet", "--no-pager", "--output=cat"]
+        words += [f"--lines={_LINES_OF_JOURNAL}", f"--unit={unit}"]
+        if self.user:
+            words[-1] = f"--user-unit={unit}"
+        if invocation:
+            words.append(f"_SYSTEMD_INVOCATION_ID={invocation}")
+        try:
+            return _output(words)
+        except OperatingSystemError:
+            return ""
+
+    def _scope(self) -> list[str]:
+        return ["--user"] if self.user else []
+
+
+def _output(words: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=90
+        )
+    except FileNotFoundError as error:
+        raise OperatingSystemError(
+            f"{words[0]} is not installed, and a schedule needs systemd; start `strongroom "
+            "schedule run` in another way, such as cron"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise OperatingSystemError(f"`{' '.join(words)}` did not end within 90 s") from error
+    messages = done.stderr.decode("utf-8", "replace").strip()
+    if done.returncode:
+        raise OperatingSystemError(f"`{printable(' '.join(words))}`: {printable(messages)}")
+    return done.stdout.decode("utf-8", "replace")

@@ -37,7 +37,7 @@ _EXPANDED = re.compile(r"[\[\]{}$`]|^~")
 
 
 def patterns_of_command(command: str) -> list[str] | None:
-    """The patterns that stand for `command`, if it only lists or prints configuration files.
+    """The patterns that mean `command`, if it only lists or prints configuration files.
 
     `sh -c` around it makes no difference. None for any other command.
     """

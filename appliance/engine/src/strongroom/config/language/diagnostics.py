@@ -7,14 +7,11 @@ is bounded: past its limit it only counts.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from strongroom.config.language.sources import SourceText
+from strongroom.config.language.sources import SourceText
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
 _SHOWN_LINE_COLUMNS = 160
@@ -41,7 +38,7 @@ class Diagnostic:
 
     def head(self) -> str:
         """`file:line:column: severity: message; did you mean X?` on one line."""
-        return f"{self._shown_place()} {self.severity}: {self._said()}"
+        return f"{self._shown_place()} {self.severity}: {self._summary()}"
 
     def _shown_place(self) -> str:
         path, line, column = self.place
@@ -50,7 +47,7 @@ class Diagnostic:
             f"{_printable(path)}:{line}:{column}:" if self.source.text else f"{_printable(path)}:"
         )
 
-    def _said(self) -> str:
+    def _summary(self) -> str:
         # The content of a file must not drive the terminal.
         hint = f"; did you mean {self.suggestion}?" if self.suggestion else ""
         return _printable(self.message + hint)
@@ -62,20 +59,20 @@ class Diagnostic:
     def pieces(self) -> list[tuple[str, str]]:
         """The same in pieces, each with its style: "", "bold", "mark", or the severity."""
         _, line, column = self.place
-        said = [
+        parts = [
             ("bold", self._shown_place()),
             ("", " "),
             (self.severity, f"{self.severity}:"),
             ("", " "),
-            ("bold", self._said()),
+            ("bold", self._summary()),
         ]
         if not self.source.text:
-            return said
+            return parts
         text, caret_column = _window(self.source.line_text(line), column)
         width = max(1, min(self.length, len(text) - caret_column + 1))
         blank = "".join("\t" if letter == "\t" else " " for letter in text[: caret_column - 1])
         return [
-            *said,
+            *parts,
             ("", f"\n    {_printable(text)}\n    {blank}"),
             ("mark", "^" + "~" * (width - 1)),
         ]

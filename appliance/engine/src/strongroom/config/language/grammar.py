@@ -43,6 +43,17 @@ FACILITY = "y"  # message types, or `facility = types`
 DESTINATIONS = "d"  # `address, address = types`
 FILE = "f"  # `path = types`
 
+# Form as the table of types names it.
+FORMS = {
+    "text": TEXT,
+    "item": ITEM,
+    "integer": INTEGER,
+    "number": NUMBER,
+    "measure": MEASURE,
+    "list": LIST,
+    "bare": BARE,
+    "names": NAMES,
+}
 EXPECTED = {
     TEXT: "a name or a string (a bare number must be quoted)",
     ITEM: "a word or a quoted string",
@@ -80,7 +91,7 @@ class Misfit:
 
 
 def _span(element: ParserElement) -> ParserElement:
-    # Token 0 stands at position 1 of the word: the form's letter comes first.
+    # Token 0 is at position 1 of the word: the form's letter comes first.
     def locate(word: str, location: int, parts: ParseResults) -> list[Span]:
         return [(location - 1, location - 1 + len("".join(parts)))]
 

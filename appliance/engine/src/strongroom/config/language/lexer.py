@@ -1,6 +1,6 @@
 """Text to statements: the hand-written half of the language.
 
-Two things make a lexer of our own necessary. Blanks inside a name do not count, so where a name
+Two things make our own lexer necessary. Blanks inside a name do not count, so where a name
 ends is known only at its `=` or `{`. And what follows depends on the directive: some values may
 begin on a later line, some are blocks. So the parser pulls: `head` finds the next name, `value`
 gives the tokens of its value, knowing the directive.
@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from strongroom.config.language.sources import SourceText
+from strongroom.config.language.sources import SourceText
 
 _BLANK = r"[ \t\f\v]"
 _TRIVIA = r"(?:[ \t\f\v\r\n;]++|\#[^\r\n]*+)*+"
@@ -72,7 +70,7 @@ CLOSE, ASSIGN, OPEN, INCLUDE, END, BAD = "close", "assign", "open", "include", "
 class StatementHead:
     """What begins at a place where a statement may begin.
 
-    `offset` is where its text begins, `end` where the lexer goes on after it. `text` is the name
+    `offset` is where its text begins, `end` where the lexer continues after it. `text` is the name
     with its blanks, or the include with its `@`.
     """
 
@@ -138,7 +136,7 @@ class Lexer:
     def value(self, position: int) -> Value:
         """The tokens from `position` to the end of the statement, which is not passed.
 
-        A `}` ends the value and stays. A quoted string goes on in another that follows, also on
+        A `}` ends the value and stays. A quoted string continues in another that follows, also on
         the next line.
         """
         simple = _SIMPLE_VALUE.match(self.text, position)
@@ -201,7 +199,13 @@ class Lexer:
 
     def skip_statement(self, position: int) -> int:
         """The place after the statement around `position`: braces that open in it close in it."""
-        depth = 0
+        return self._skipped(position, depth=0)
+
+    def skip_block(self, position: int) -> int:
+        """The place after the `}` that closes the block whose `{` is before `position`."""
+        return self._skipped(position, depth=1)
+
+    def _skipped(self, position: int, depth: int) -> int:
         while True:
             match = self._token.match(self.text, position)
             group = match.lastgroup if match else "end"
@@ -219,24 +223,6 @@ class Lexer:
                     return match.end()
             elif group == "eol" and depth == 0:
                 return match.end()
-            position = match.end()
-
-    def skip_block(self, position: int) -> int:
-        """The place after the `}` that closes the block whose `{` stands before `position`."""
-        depth = 1
-        while True:
-            match = self._token.match(self.text, position)
-            group = match.lastgroup if match else "end"
-            if match is None or group == "end":
-                return len(self.text)
-            if group == "open":
-                self._token = _TOKEN_WITHOUT_QUOTES
-            if group == "mark" and match["mark"] == "{":
-                depth += 1
-            elif group == "close":
-                depth -= 1
-                if depth == 0:
-                    return match.end()
             position = match.end()
 
     def _unescaped(self, quoted: str) -> str:

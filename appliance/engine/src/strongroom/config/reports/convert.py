@@ -9,21 +9,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from strongroom.config.reports.effects import MAPPED, NO_EFFECT, effect_of
-from strongroom.config.table.schema import DAEMON_RESOURCES, schema
+from strongroom.config.table.schema import DAEMON_RESOURCES, DirectiveSpec, schema
+from strongroom.config.trees.loader import Loaded
 from strongroom.config.trees.printer import print_block
 from strongroom.config.trees.tree import Block, Directive
 
-if TYPE_CHECKING:
-    from strongroom.config.table.schema import DirectiveSpec
-    from strongroom.config.trees.loader import Loaded
-
 KEPT, REPLACED, DROPPED, NOTED = "kept", "mapped", "dropped", "noted"
 _DROPPED_RESOURCES = {
-    ("director", "Counter"): "counters only number volumes, and there are none",
-    ("storage", "Autochanger"): "there is no tape",
+    ("director", "Counter"): "counters only number volumes, which Strongroom does not have",
+    ("storage", "Autochanger"): "Strongroom has no tapes",
     ("storage", "Ndmp"): "NDMP is not spoken",
 }
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.:-]")
@@ -144,7 +140,7 @@ def _rewritten(component: str, block: Block, directive: Directive) -> Directive 
 
 
 def _place(conversion: Conversion, component: str, block: Block, lines: list[str]) -> None:
-    """Put the resource into a file of its own; of some types all into one."""
+    """Put the resource into its own file; of some types all into one."""
     kind = block.spec.name.lower()
     if block.spec.name in _TOGETHER:
         stem = f"{kind}s"

@@ -1,20 +1,17 @@
-"""What `strongroom config show` prints: the effective value of every directive, and its origin."""
+"""Effective values: what `strongroom config show` prints and `strongroom config diff` compares."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from strongroom.base.errors import UsageError
 from strongroom.config.model import Origin, Resource
+from strongroom.config.resolve import Configuration
 from strongroom.config.trees.printer import value_text
-from strongroom.config.values.destinations import Destination
-from strongroom.config.values.forms import Address, Password
+from strongroom.config.values.forms import Address, Destination, Password
 from strongroom.config.values.measures import duration_words
 from strongroom.config.values.run_schedule import ScheduleRun
-from strongroom.errors import UsageError
-
-if TYPE_CHECKING:
-    from strongroom.config.model import Configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +27,7 @@ class EffectiveValue:
 def effective_values(
     resource: Resource, *, defaults: bool = True, secrets: bool = False
 ) -> list[EffectiveValue]:
-    """The values of a resource in the table's order; without `defaults` only what was said.
+    """The values of a resource in the table's order; without `defaults` only what was set.
 
     Secrets are replaced by `***` unless `secrets`.
     """
@@ -74,7 +71,7 @@ def find_resources(configuration: Configuration, wanted: str) -> list[tuple[str,
             if not rest or exact or resource.name == rest or (not slash and same_type):
                 found.append((component, resource))
     if not found:
-        raise UsageError(f"no resource is meant by `{wanted}`; write TYPE, NAME or TYPE/NAME")
+        raise UsageError(f"no resource matches `{wanted}`; write TYPE, NAME or TYPE/NAME")
     return found
 
 
@@ -129,3 +126,62 @@ def _text(data: Any) -> str:
     if isinstance(data, dict):
         return "{ " + "; ".join(f"{key} = {_text(one)}" for key, one in data.items()) + " }"
     return str(data)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationDifference:
+    """`kind` is added, removed or changed; a changed one names the directive and both values."""
+
+    kind: str
+    component: str
+    type: str
+    name: str
+    directive: str = ""
+    before: EffectiveValue | None = None
+    after: EffectiveValue | None = None
+
+
+def differences(before: Configuration, after: Configuration) -> list[ConfigurationDifference]:
+    """What is different by meaning, by component, type and name.
+
+    Order, layout, spelling and files do not count. A directive that states its default is no
+    difference, nor is one that moved between a Job and its JobDefs without changing the Job.
+    """
+    found: list[ConfigurationDifference] = []
+    left, right = _resources(before), _resources(after)
+    for key in sorted(left.keys() | right.keys()):
+        if key not in right:
+            found.append(ConfigurationDifference("removed", *key))
+        elif key not in left:
+            found.append(ConfigurationDifference("added", *key))
+        else:
+            found += _changes(key, left[key], right[key])
+    return found
+
+
+def _resources(configuration: Configuration) -> dict[tuple[str, str, str], Resource]:
+    return {
+        (component, resource.type, resource.name): resource
+        for component, tree in configuration.components.items()
+        for resource in tree.resources
+    }
+
+
+def _changes(
+    key: tuple[str, str, str], left: Resource, right: Resource
+) -> list[ConfigurationDifference]:
+    old, old_shown = _values(left)
+    new, new_shown = _values(right)
+    return [
+        ConfigurationDifference("changed", *key, name, old_shown.get(name), new_shown.get(name))
+        for name in dict.fromkeys((*old, *new))
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _values(resource: Resource) -> tuple[dict[str, Any], dict[str, EffectiveValue]]:
+    """Values to compare, and values to show: secrets are compared, never shown."""
+    return (
+        {value.name: value.data for value in effective_values(resource, secrets=True)},
+        {value.name: value for value in effective_values(resource)},
+    )

@@ -1,25 +1,19 @@
 """The effect of each directive of a tree: acted on, mapped to something else, or none.
 
 A tree from Bareos or Bacula loads unchanged, but much of it is about tapes and volumes. `explain`
-reports this for each directive, so that nobody relies on one without effect.
+reports this for each directive, so that no one relies on one without effect.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
-from importlib import resources
-from typing import TYPE_CHECKING
 
-from strongroom.config.trees.tree import Block
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from strongroom.config.table.schema import DirectiveSpec
-    from strongroom.config.trees.tree import ComponentTree, Directive
+from strongroom.config.table.schema import DirectiveSpec
+from strongroom.config.table.types import read_table
+from strongroom.config.trees.tree import Block, ComponentTree, Directive
 
 ACTED_ON, MAPPED, NO_EFFECT = "acted on", "mapped", "no effect"
 
@@ -48,7 +42,7 @@ def effect_of(component: str, resource: str, spec: DirectiveSpec) -> Effect:
     if spec.retired is not None and not spec.own:
         return Effect(NO_EFFECT, f"it was removed from the language; {spec.retired.instead}")
     if spec.bacula:
-        return Effect(NO_EFFECT, "it is Bacula's, and nothing here is like it")
+        return Effect(NO_EFFECT, "Bacula only, without an equivalent")
     names = (f"{component}.{resource}.{spec.name}", f"{resource}.{spec.name}")
     for pattern, status, why in _rules():
         if any(fnmatchcase(name, pattern) for name in names):
@@ -75,5 +69,4 @@ def _explain(component: str, title: str, block: Block) -> Iterator[Explained]:
 
 @cache
 def _rules() -> list[tuple[str, str, str]]:
-    text = (resources.files("strongroom.config.table") / "data" / "effects.json").read_text("utf-8")
-    return [(pattern, status, why) for pattern, status, why in json.loads(text)]
+    return [(pattern, status, why) for pattern, status, why in read_table("effects.json")]

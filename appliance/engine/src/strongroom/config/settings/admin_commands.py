@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from strongroom.errors import UsageError
+from strongroom.base.errors import UsageError
 
 AdminVerb = Literal["vouch", "share", "prune", "backup catalog", "rebuild catalog", "expire runs"]
 _VERBS: Final[tuple[AdminVerb, ...]] = (

@@ -1,15 +1,15 @@
-"""Client resources: the agents a director knows."""
+"""Client resources: the agents a director knows, and the knobs that they or an agent's own set."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Any, Final, Literal
 
-from strongroom.config.client_knobs import client_knobs
-
-if TYPE_CHECKING:
-    from strongroom.config.model import Resource
-    from strongroom.knobs.settings import KnobSettings
+from strongroom.config.model import Resource
+from strongroom.config.settings.reading import settings_of
+from strongroom.config.table.schema import key_of
+from strongroom.engine.knobs.settings import KnobSettings
+from strongroom.engine.knobs.table import AGENT_KNOBS, JOB_KNOBS
 
 KtlsUse = Literal["no", "yes", "auto", "require"]
 _KTLS_USES: Final[dict[str, KtlsUse]] = {
@@ -48,7 +48,7 @@ class ClientSettings:
     def of(cls, client: Resource) -> ClientSettings:
         """Those of a Client resource.
 
-        Bareos dials every client unless told otherwise; agents of ours dial the director, so it
+        Bareos dials every client unless set otherwise; agents of ours dial the director, so it
         takes a Connection From Director To Client that was written down.
         """
         is_dialled = (
@@ -56,20 +56,33 @@ class ClientSettings:
             and client.switch("connection_from_director_to_client")
             and not client.switch("connection_from_client_to_director")
         )
-        return cls(
-            name=client.name,
-            enabled=client.switch("enabled"),
-            address=client.text("address"),
-            port=client.number("port"),
+        return settings_of(
+            cls,
+            client,
             is_dialled=is_dialled and client.switch("enabled"),
-            maximum_concurrent_jobs=client.number("maximum_concurrent_jobs"),
-            maximum_bandwidth_per_job_bytes_per_second=client.number(
-                "maximum_bandwidth_per_job_bytes_per_second"
-            ),
-            hard_quota_bytes=client.number("hard_quota_bytes"),
-            tls_enable=client.switch("tls_enable"),
             ktls=_KTLS_USES.get(client.text("enable_ktls").lower(), "auto"),
             cipher_suites=client.text("tls_cipher_suites"),
-            share_below=client.texts("share_below"),
             knobs=client_knobs(client),
         )
+
+
+def client_knobs(client: Resource) -> KnobSettings:
+    """The knobs that the Client sets; for the others its defaults do not count as set."""
+    found: dict[str, Any] = {}
+    for knob in JOB_KNOBS:
+        if not knob.has_directive_in("Client"):
+            continue
+        attribute = client.spec.by_key[key_of(knob.directive)].attribute
+        if client.is_set(attribute):
+            found[knob.name] = knob.from_directive(client.number(attribute))
+    return KnobSettings(**found)
+
+
+def knob_origins(client: Resource) -> dict[str, str]:
+    """Knob -> file and line, of those that the Client sets."""
+    found = {}
+    for knob in (*JOB_KNOBS, *AGENT_KNOBS):
+        spec = client.spec.by_key.get(key_of(knob.directive)) if knob.directive else None
+        if spec is not None and client.is_set(spec.attribute):
+            found[knob.name] = str(client.origin(spec.attribute))
+    return found

@@ -1,14 +1,16 @@
-"""All that a director is told, by name."""
+"""All settings of a director, by name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-from strongroom.config.settings.catalog import CatalogSettings
+from strongroom.base.errors import ConfigurationError, UnknownNameError
+from strongroom.config.model import ComponentConfiguration, Resource
 from strongroom.config.settings.client import ClientSettings
-from strongroom.config.settings.director import DirectorSettings
+from strongroom.config.settings.director import CatalogSettings, DirectorSettings
 from strongroom.config.settings.fileset import FileSetSettings
 from strongroom.config.settings.job import JobSettings
 from strongroom.config.settings.messages import MessagesSettings
@@ -16,12 +18,6 @@ from strongroom.config.settings.permissions import PermissionSettings
 from strongroom.config.settings.pool import PoolSettings
 from strongroom.config.settings.schedule import ScheduleSettings
 from strongroom.config.settings.storage import StorageSettings
-from strongroom.errors import ConfigurationError, UnknownNameError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from strongroom.config.model import ComponentConfiguration, Resource
 
 _Settings = TypeVar("_Settings")
 
@@ -108,13 +104,13 @@ class DirectorConfiguration:
         names = job.storages or (pool.storages if pool is not None else ())
         return next((name for name in names if self.storage(name).enabled), "")
 
-    def next_pool_of(self, job: JobSettings, pool: str, said: str = "") -> PoolSettings | None:
+    def next_pool_of(self, job: JobSettings, pool: str, stated: str = "") -> PoolSettings | None:
         """Where a run of a copy job in `pool` copies to; None where nothing says it.
 
-        said: the Next Pool of the Run that starts it, which comes before that of the job.
+        stated: the Next Pool of the Run that starts it, which comes before that of the job.
         """
         from_pool = self.pools.get(pool)
-        name = said or job.next_pool or (from_pool.next_pool if from_pool is not None else "")
+        name = stated or job.next_pool or (from_pool.next_pool if from_pool is not None else "")
         return self.pools.get(name)
 
 

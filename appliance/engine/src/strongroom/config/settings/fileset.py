@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from strongroom.config.language.diagnostics import ERROR, WARNING
+from strongroom.config.model import Resource
+from strongroom.config.settings.findings import Findings
 from strongroom.config.values.measures import size_bytes
-from strongroom.filesets.spec import FileSetOptions
-
-if TYPE_CHECKING:
-    from strongroom.config.model import Resource
+from strongroom.engine.filesets.spec import FileSetOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,23 @@ class FileSetSettings:
             ),
             ignores_changes=fileset.switch("ignore_fileset_changes"),
         )
+
+
+def check_fileset(findings: Findings, fileset: FileSetSettings, *, is_enabled: bool) -> None:
+    """Report commands on the director, and a choice of nothing. is_enabled: a job of it is."""
+    severity = ERROR if is_enabled else WARNING
+    resource = findings.resource("FileSet", fileset.name)
+    blocks = (*resource.blocks("include"), *resource.blocks("exclude"))
+    for directive in (one for block in blocks for one in block.directives("file")):
+        if str(directive.value).startswith("|"):
+            message = (
+                f"FileSet {fileset.name} runs a command on the director for a list of files, which "
+                r"is not allowed; on the agent it would be \|"
+            )
+            findings.at_directive(severity, "fileset", message, directive)
+    if not any(include.files or include.plugins for include in fileset.includes):
+        message = f"FileSet {fileset.name} has no File and no Plugin, so nothing is backed up"
+        findings.warning("fileset", message, resource, "include")
 
 
 def _include(block: Resource) -> IncludeSettings:

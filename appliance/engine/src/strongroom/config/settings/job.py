@@ -1,18 +1,43 @@
-"""Job resources."""
+"""Job resources: what a run does, the commands around it, and the jobs started along with it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
 
-from strongroom.config.settings.keep_rules import KeepRules
-from strongroom.config.settings.levels import JOB_KINDS
-from strongroom.config.settings.run_scripts import run_scripts
+from strongroom.base.errors import UsageError
+from strongroom.config.model import Resource
+from strongroom.config.settings.levels import JOB_KINDS, JobKind
+from strongroom.config.settings.pool import KeepRules
+from strongroom.config.settings.reading import settings_of
+from strongroom.config.trees.tree import Block, Directive
 
-if TYPE_CHECKING:
-    from strongroom.config.model import Resource
-    from strongroom.config.settings.levels import JobKind
-    from strongroom.config.settings.run_scripts import RunScript
+# Short form of a RunScript -> when, on the client, on success, on failure.
+_SHORT_FORMS: Final = {
+    "RunBeforeJob": ("Before", False, True, False),
+    "RunAfterJob": ("After", False, True, False),
+    "RunAfterFailedJob": ("After", False, False, True),
+    "ClientRunBeforeJob": ("Before", True, True, False),
+    "ClientRunAfterJob": ("After", True, True, False),
+}
+LEVEL_OF_RUN: Final = "%l"
+_COMPANION_TEXTS: Final = ("level", "client", "fileset", "storage", "pool")
+_COMPANION_WORDS: Final = (*_COMPANION_TEXTS, "priority")
+
+
+@dataclass(frozen=True, slots=True)
+class RunScript:
+    """Commands, and when they run. `when`: Before, After, AfterVSS, Always or Never."""
+
+    commands: tuple[str, ...]
+    console_commands: tuple[str, ...]
+    when: str
+    on_client: bool
+    on_success: bool
+    on_failure: bool
+    fail_job_on_error: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +54,10 @@ class DuplicateRules:
 class JobSettings:
     """A job, JobDefs and defaults applied.
 
-    level: the word of the configuration, "" without one; `levels.level_of` knows what it stands
-    for. storages: in the order in which they are taken, empty where the Pool says them. keep: None
-    without Keep directives of its own. companions: values of `Run`, see `companions`.
-    selection_type, selection_pattern: of copy jobs, "" where nothing is said.
+    level: the word of the configuration, "" without one; `levels.level_of` knows what it means
+    . storages: in the order in which they are taken, empty where the Pool says them. keep: None
+    without Keep directives of its own. companions: values of `Run`, see `parse_companion`.
+    selection_type, selection_pattern: of copy jobs, "" where nothing is set.
     overdue_after_seconds, slow_after_seconds: 0 for what schedule and history say.
     """
 
@@ -91,64 +116,22 @@ class JobSettings:
     def of(cls, job: Resource) -> JobSettings:
         """Those of a Job resource."""
         job_type = job.job_type or "Backup"
-        return cls(
-            name=job.name,
+        return settings_of(
+            cls,
+            job,
             kind=JOB_KINDS[job_type],
             type=job_type,
             speaks_ndmp=job.text("protocol").upper().startswith("NDMP"),
-            enabled=job.switch("enabled"),
-            level=job.text("level"),
-            client=job.name_of("client"),
-            fileset=job.name_of("fileset"),
-            schedule=job.name_of("schedule"),
-            messages=job.name_of("messages"),
             storages=job.names_of("storage"),
-            pool=job.name_of("pool"),
-            full_backup_pool=job.name_of("full_backup_pool"),
-            differential_backup_pool=job.name_of("differential_backup_pool"),
-            incremental_backup_pool=job.name_of("incremental_backup_pool"),
-            next_pool=job.name_of("next_pool"),
             keep=KeepRules.of(job),
-            priority=job.number("priority"),
-            allow_mixed_priority=job.switch("allow_mixed_priority"),
-            maximum_concurrent_jobs=job.number("maximum_concurrent_jobs"),
             duplicates=DuplicateRules(
                 allow=job.switch("allow_duplicate_jobs"),
                 cancel_lower_level=job.switch("cancel_lower_level_duplicates"),
                 cancel_queued=job.switch("cancel_queued_duplicates"),
                 cancel_running=job.switch("cancel_running_duplicates"),
             ),
-            maximum_bandwidth_bytes_per_second=job.number("maximum_bandwidth_bytes_per_second"),
-            max_run_time_seconds=job.number("max_run_time_seconds"),
-            full_max_runtime_seconds=job.number("full_max_runtime_seconds"),
-            differential_max_runtime_seconds=job.number("differential_max_runtime_seconds"),
-            incremental_max_runtime_seconds=job.number("incremental_max_runtime_seconds"),
-            max_wait_time_seconds=job.number("max_wait_time_seconds"),
-            max_run_sched_time_seconds=job.number("max_run_sched_time_seconds"),
-            max_start_delay_seconds=job.number("max_start_delay_seconds"),
-            max_full_interval_seconds=job.number("max_full_interval_seconds"),
-            max_diff_interval_seconds=job.number("max_diff_interval_seconds"),
-            rerun_failed_levels=job.switch("rerun_failed_levels"),
-            reschedule_on_error=job.switch("reschedule_on_error"),
-            reschedule_times=job.number("reschedule_times"),
-            reschedule_interval_seconds=job.number("reschedule_interval_seconds"),
-            run_on_incoming_connect_interval_seconds=job.number(
-                "run_on_incoming_connect_interval_seconds"
-            ),
             companions=job.texts("run"),
             run_scripts=run_scripts(job),
-            where=job.text("where"),
-            replace=job.text("replace"),
-            keep_privileges=job.switch("keep_privileges"),
-            job_to_verify=job.name_of("job_to_verify"),
-            restore_test_files=job.number("restore_test_files"),
-            restore_test_bytes=job.number("restore_test_bytes"),
-            selection_type=job.text("selection_type"),
-            selection_pattern=job.text("selection_pattern"),
-            ping_file=job.text("ping_file"),
-            overdue_after_seconds=job.number("overdue_after_seconds"),
-            late_after_seconds=job.number("late_after_seconds"),
-            slow_after_seconds=job.number("slow_after_seconds"),
         )
 
     def pool_of_level(self, level: str) -> str:
@@ -176,3 +159,92 @@ class JobSettings:
             for script in self.run_scripts
             if script.on_client is on_client and script.when in moments and script.commands
         )
+
+
+def placed_run_scripts(job: Resource) -> Iterator[tuple[RunScript, Directive]]:
+    """The scripts of a Job and of its JobDefs, each with its block or short form, in order."""
+    for owner in job.lineage:
+        for directive in owner.block.directives:
+            if directive.spec.type == "SHRTRUNSCRIPT":
+                when, on_client, success, failure = _SHORT_FORMS[directive.spec.name]
+                commands = (str(directive.value),)
+                yield RunScript(commands, (), when, on_client, success, failure, True), directive
+            elif directive.spec.type == "RUNSCRIPT":
+                yield _script_of_block(owner.within(directive.value)), directive
+
+
+def place_within(script: Directive, key: str, value: str = "") -> Directive:
+    """The directive of this key (and value) within the block of a script, else the script."""
+    inner = script.value.directives if isinstance(script.value, Block) else ()
+    fitting = (one for one in inner if one.spec.key == key and value in ("", one.value))
+    return next(fitting, script)
+
+
+def run_scripts(job: Resource) -> tuple[RunScript, ...]:
+    """The scripts of a Job and of its JobDefs, in order."""
+    return tuple(script for script, _ in placed_run_scripts(job))
+
+
+def _script_of_block(block: Resource) -> RunScript:
+    def switch(name: str, usual: bool) -> bool:
+        return block.switch(name) if block.is_set(name) else usual
+
+    fails = switch("fail_job_on_error", True)
+    return RunScript(
+        commands=block.texts("command"),
+        console_commands=block.texts("console"),
+        when=block.text("runs_when") or "Never",
+        on_client=block.value("runs_on_client") is not False,
+        on_success=switch("runs_on_success", True),
+        on_failure=switch("runs_on_failure", False),
+        fail_job_on_error=switch("abort_job_on_error", fails),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """A job to be started along with a run, and what its run overrides.
+
+    `Run = "other level=%l storage=main"`: the first word names the job, the others say what its
+    run overrides, "" and 0: as that job says; `%l` means the level of the run that starts it.
+    """
+
+    job: str
+    level: str = ""
+    client: str = ""
+    fileset: str = ""
+    storage: str = ""
+    pool: str = ""
+    priority: int = 0
+
+    def at_level(self, level: str) -> Companion:
+        """The same with `%l` replaced."""
+        texts = {
+            name: text.replace(LEVEL_OF_RUN, level)
+            for name in ("job", *_COMPANION_TEXTS)
+            if LEVEL_OF_RUN in (text := getattr(self, name))
+        }
+        return replace(self, **texts) if texts else self
+
+
+def parse_companion(text: str) -> Companion:
+    """What the value of a `Run` directive says. Raises UsageError."""
+    try:
+        name, *words = shlex.split(text) or ("",)
+    except ValueError as error:
+        raise UsageError(f"{text!r} cannot be split into words: {error}") from error
+    if not name:
+        raise UsageError("the first word must be the name of a job")
+    texts: dict[str, str] = {}
+    priority = 0
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or key not in _COMPANION_WORDS:
+            raise UsageError(f"{word!r} is none of {', '.join(_COMPANION_WORDS)} with a value")
+        if key != "priority":
+            texts[key] = value
+        elif value.isascii() and value.isdecimal():
+            priority = int(value[:9])
+        else:
+            raise UsageError(f"a priority is a number, not {value!r}")
+    return Companion(name, priority=priority, **texts)

@@ -1,6 +1,6 @@
 """Kinds of job and their levels: from the words of the language to those of the engine.
 
-A level of a backup is `full`, `differential` or `incremental`; the other levels of Bareos stand for
+A level of a backup is `full`, `differential` or `incremental`; the other levels of Bareos mean
 what they are for here: Base is full; Since and VirtualFull are incremental, since every snapshot
 restores by itself. A verify compares the live files of the client, all content that is stored, or
 a sample that is restored. Jobs of other kinds have no level.
@@ -8,12 +8,10 @@ a sample that is restored. Jobs of other kinds have no level.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal
 
-from strongroom.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from strongroom.base.errors import UsageError
 
 JobKind = Literal["backup", "restore", "verify", "copy", "admin"]
 
@@ -32,7 +30,7 @@ JOB_KINDS: Final[Mapping[str, JobKind]] = {
 }
 # Types that Bareos knows and that have no work here, and why.
 NOTHING_TO_DO: Final[Mapping[str, str]] = {
-    "Archive": "does nothing: there is no work of Type Archive. Remove the job",
+    "Archive": "does nothing: jobs of Type Archive do not exist here. Remove the job",
     "Consolidate": (
         "has nothing to consolidate: every snapshot is complete, whatever its level. Remove the job"
     ),
@@ -59,7 +57,7 @@ _USUAL: Final = {"backup": "incremental", "verify": "catalog"}
 
 
 def level_of(kind: str, text: str) -> str:
-    """The level that a word stands for in a job of this kind, "" for kinds that have none.
+    """The level that a word means in a job of this kind, "" for kinds that have none.
 
     Raises UsageError for a level that jobs of this kind do not have.
     """

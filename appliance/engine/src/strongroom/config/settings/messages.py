@@ -1,18 +1,62 @@
-"""Messages resources: where the reports of runs go, and notices of what is wrong."""
+"""Messages resources: where the reports of runs go, and notices of what is wrong.
+
+Reported is mail that would not go out, and a destination of notices that is not complete.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from urllib.parse import urlsplit
 
+from strongroom.config.language.diagnostics import ERROR, WARNING
+from strongroom.config.model import Resource
+from strongroom.config.settings.findings import Findings
+from strongroom.config.settings.reading import settings_of
+from strongroom.config.values.forms import Destination
 from strongroom.config.values.notice_events import chosen_events
-
-if TYPE_CHECKING:
-    from strongroom.config.model import Resource
-    from strongroom.config.values.destinations import Destination
 
 SMTP_PORTS: Final = {"StartTLS": 587, "TLS": 465, "None": 25}
 _HOURS, _MINUTES = 24, 60
+_QUOTING: Final = frozenset("\"'\\")
+_SMTP: Final = ("smtp_port", "smtp_security", "smtp_user", "smtp_password_file", "mail_from")
+# Programs that hand mail over with rights that the sandbox of the unit takes away.
+_LOCAL_MAILERS: Final = frozenset(("sendmail", "mail", "mailx", "mutt", "s-nail", "exim4"))
+_OTHERS_RIGHTS: Final = frozenset(("sudo", "su", "doas", "pkexec", "runuser"))
+# Folders that the sandbox hides, or of which it shows others.
+_HIDDEN: Final = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # noqa: S108 - compared
+_ADDRESS: Final = re.compile(
+    r"(?!=\?)[A-Za-z0-9!#$%&'*+/=?^_`{|}~.\-]+(?:@[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?)?\Z"
+)
+_OWN_HOSTS: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+_UNIT: Final = "the sandbox of the director's unit"
+_SANDBOX: Final = (
+    "cannot deliver from within the sandbox of the director's unit (NoNewPrivileges); set SMTP "
+    "Server"
+)
+# Type of a Notify block -> what it needs, each as alternatives, and what it may have.
+_WEB: Final = (("url", "url_file"),)
+_NEEDS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "mail": (("to",),),
+    "webhook": _WEB,
+    "slack": (("url_file",),),
+    "matrix": (*_WEB, ("token_file",), ("room",)),
+    "ntfy": _WEB,
+    "gotify": (*_WEB, ("token_file",)),
+    "command": (("command",),),
+}
+_MAY: Final[dict[str, tuple[str, ...]]] = {
+    "webhook": ("token_file", "ca_file"),
+    "slack": ("ca_file",),
+    "matrix": ("ca_file",),
+    "ntfy": ("token_file", "ca_file"),
+    "gotify": ("ca_file",),
+}
+_PARTICULAR: Final = ("to", "url", "url_file", "token_file", "room", "command", "ca_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +74,7 @@ class MailServerSettings:
 
 @dataclass(frozen=True, slots=True)
 class NotifySettings:
-    """A destination of notices; "" where nothing is said.
+    """A destination of notices; "" where nothing is set.
 
     kind: mail, webhook, slack, matrix, ntfy, gotify or command. digest_minute: the minute of the
     local day at which a digest is sent, None for no digest.
@@ -53,7 +97,7 @@ class NotifySettings:
 
 @dataclass(frozen=True, slots=True)
 class MessagesSettings:
-    """The destinations in their order, each with the command that stood before it.
+    """The destinations in their order, each with the command that was before it.
 
     mail_server: None where mail goes by commands only.
     """
@@ -78,7 +122,7 @@ class MessagesSettings:
 
 
 def day_minute(text: str) -> int | None:
-    """The minute of the day that `7:30` names; None where it is no time of day."""
+    """The minute of the day that `7:30` names; None where it is not a time of day."""
     hour, colon, minute = text.partition(":")
     if not colon or not all(one.isascii() and one.isdecimal() for one in (hour, minute)):
         return None
@@ -104,18 +148,197 @@ def _mail_server(messages: Resource, ca_file: str) -> MailServerSettings | None:
 
 
 def _notify(block: Resource, ca_file: str) -> NotifySettings:
-    return NotifySettings(
-        name=block.name,
+    return settings_of(
+        NotifySettings,
+        block,
         kind=block.text("type").lower(),
-        to=block.texts("to"),
-        url=block.text("url"),
-        url_file=block.text("url_file"),
-        token_file=block.text("token_file"),
-        room=block.text("room"),
-        command=block.text("command"),
         ca_file=block.text("ca_file") or ca_file,
         events=chosen_events(block.texts("events")),
         tells_resolved=block.switch("resolved"),
         digest_minute=day_minute(block.text("digest_at")),
-        maximum_per_hour=block.number("maximum_per_hour"),
     )
+
+
+def word_fault(command: str) -> str:
+    """Why a command cannot be split into words; "" if it can."""
+    if command.strip() and not _QUOTING & set(command):
+        return ""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        return f"the command {command!r} cannot be split into words: {error}"
+    return "" if words else "a script has an empty command"
+
+
+def check_messages(findings: Findings, messages: Resource) -> None:
+    """Report what is wrong with one Messages resource of a director."""
+    _check_commands(findings, messages)
+    check_notices(findings, messages)
+
+
+def check_notices(findings: Findings, messages: Resource, *, is_sandboxed: bool = True) -> None:
+    """Report what is wrong with its Notify blocks. is_sandboxed: in the unit of the director."""
+    _check_mail_server(findings, messages)
+    _check_files(findings, messages, ("smtp_password_file", "ca_file"))
+    names: set[str] = set()
+    for block in messages.blocks("notify"):
+        _check_notify(findings, messages, block, names, is_sandboxed=is_sandboxed)
+
+
+def _check_commands(findings: Findings, messages: Resource) -> None:
+    for attribute in ("mail_command", "operator_command"):
+        for directive in messages.directives(attribute):
+            command = str(directive.value)
+            if fault := word_fault(command):
+                message = f"reports of Messages {messages.name} are not sent: {fault}"
+                findings.at_directive(WARNING, "messages", message, directive)
+            elif reason := _sandbox_fault(command):
+                findings.at_directive(WARNING, "messages", reason, directive)
+    if messages.text("smtp_server"):
+        return
+    commands: set[str] = set()
+    for directive in messages.block.directives:
+        if directive.spec.type == "STDSTR":
+            commands.add(directive.spec.key)
+        if not isinstance(directive.value, Destination):
+            continue
+        kind = directive.spec.code
+        wanted = {"operator": "operatorcommand"}.get(kind, "mailcommand")
+        if (kind.startswith("mail") or kind == "operator") and wanted not in commands:
+            message = f"without a command before it the mail goes to sendmail, which {_SANDBOX}"
+            findings.at_directive(WARNING, "messages", message, directive)
+
+
+def _sandbox_fault(command: str) -> str:
+    """Why a command cannot do its work in the unit of the director; "" if nothing is known."""
+    path = shlex.split(command)[0]
+    program = os.path.basename(path)
+    if program in _LOCAL_MAILERS:
+        return f"{program} {_SANDBOX}"
+    if program in _OTHERS_RIGHTS:
+        return f"{program} gets no other rights within {_UNIT} (NoNewPrivileges)"
+    return _hidden_fault(path)
+
+
+def _hidden_fault(path: str) -> str:
+    if not path.startswith(_HIDDEN):
+        return ""
+    folder = next(one for one in _HIDDEN if path.startswith(one))
+    return f"{path} is not seen within {_UNIT}, which has no {folder} of this machine"
+
+
+def _check_mail_server(findings: Findings, messages: Resource) -> None:
+    def error(message: str, *attributes: str) -> None:
+        text = f"Messages {messages.name}: {message}"
+        findings.error("messages", text, messages, *attributes)
+
+    host = messages.text("smtp_server")
+    if not host:
+        if first := next((one for one in _SMTP if messages.is_set(one)), ""):
+            shown = messages.spec.by_attribute[first].shown_name
+            error(f"{shown} has no effect without an SMTP Server", first)
+        return
+    if not re.fullmatch(r"[A-Za-z0-9.:\-]+", host):
+        error(f"{host!r} is not a host name or address", "smtp_server")
+    sender = messages.text("mail_from")
+    if not sender or not _ADDRESS.match(sender):
+        error("an SMTP Server needs a Mail From, such as backup@example.org", "mail_from")
+    if messages.number("smtp_port") > 65535:
+        error("ports go from 1 to 65535", "smtp_port")
+    if messages.is_set("smtp_user") != messages.is_set("smtp_password_file"):
+        error("SMTP User and SMTP Password File go together", "smtp_user", "smtp_password_file")
+    is_clear = messages.text("smtp_security") == "None"
+    if messages.is_set("smtp_user") and is_clear:
+        error("the password would be sent in clear text; use StartTLS or TLS", "smtp_security")
+    elif is_clear and host not in _OWN_HOSTS:
+        message = f"mail to {host} could be read on the way; use StartTLS or TLS, with a CA File"
+        error(f"{message} for your own certificate", "smtp_security")
+    for directive in messages.block.directives:
+        kind = directive.spec.code
+        if isinstance(directive.value, Destination) and (kind[:4] == "mail" or kind == "operator"):
+            for address in directive.value.addresses:
+                if not directive.value.command and not _ADDRESS.match(address):
+                    text = f"{address!r} is not a mail address"
+                    findings.at_directive(ERROR, "messages", text, directive)
+
+
+def _check_notify(
+    findings: Findings,
+    messages: Resource,
+    block: Resource,
+    names: set[str],
+    *,
+    is_sandboxed: bool,
+) -> None:
+    title = f"Notify {block.name} of Messages {messages.name}" if block.name else "a Notify block"
+
+    def error(message: str, *attributes: str) -> None:
+        findings.error("messages", f"{title}: {message}", block, *attributes)
+
+    if not block.name:
+        error("it needs a Name")
+    elif block.name in names:
+        error("there is one of this name already", "name")
+    names.add(block.name)
+    kind = block.text("type").lower()
+    if not kind:
+        error("it needs a Type")
+        return
+    shown = {one: block.spec.by_attribute[one].shown_name for one in _PARTICULAR}
+    for needed in _NEEDS[kind]:
+        given = [one for one in needed if block.is_set(one)]
+        if len(given) != 1:
+            choice = " or ".join(shown[one] for one in needed)
+            more = ", not both" if given else ""
+            error(f"Type {block.text('type')} needs {choice}{more}", *given)
+    allowed = {*(one for needed in _NEEDS[kind] for one in needed), *_MAY.get(kind, ())}
+    for attribute in _PARTICULAR:
+        if block.is_set(attribute) and attribute not in allowed:
+            error(f"{shown[attribute]} has no effect with Type {block.text('type')}", attribute)
+    if kind == "mail" and not messages.text("smtp_server"):
+        error("mail needs an SMTP Server in the Messages resource", "type")
+    for address in block.texts("to"):
+        if not _ADDRESS.match(address):
+            error(f"{address!r} is not a mail address", "to")
+    for fault in _url_faults(block.text("url"), with_token=block.is_set("token_file")):
+        error(fault, "url")
+    if command := block.text("command"):
+        if fault := word_fault(command):
+            error(fault, "command")
+        elif is_sandboxed and (reason := _sandbox_fault(command)):
+            findings.warning("messages", f"{title}: {reason}", block, "command")
+    if block.is_set("digest_at") and day_minute(block.text("digest_at")) is None:
+        error("Digest At takes a time of day such as 7:30", "digest_at")
+    if block.is_set("maximum_per_hour") and not block.number("maximum_per_hour"):
+        error("nothing would be sent: Maximum Per Hour is 0", "maximum_per_hour")
+    _check_files(findings, block, ("url_file", "token_file", "ca_file"))
+
+
+def _url_faults(url: str, *, with_token: bool) -> Iterator[str]:
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        yield f"{url!r} is not an address: {error}"
+        return
+    if parts.scheme not in ("https", "http") or not host:
+        yield f"{url!r} is not an address; write such as https://ntfy.example.org/backups"
+    elif parts.username or parts.query:
+        yield "an address with a secret in it is in a URL File, which others cannot read"
+    elif parts.scheme == "http" and host not in _OWN_HOSTS:
+        yield f"what is sent to {host} could be read in transit; use https" + (
+            ", the token too" if with_token else ""
+        )
+
+
+def _check_files(findings: Findings, resource: Resource, attributes: tuple[str, ...]) -> None:
+    for attribute in attributes:
+        path = resource.text(attribute)
+        if path and not path.startswith("/"):
+            shown = resource.spec.by_attribute[attribute].shown_name
+            message = f"{shown} takes an absolute path, not {path!r}"
+            findings.error("messages", message, resource, attribute)
+        elif fault := _hidden_fault(path):
+            findings.warning("messages", fault, resource, attribute)

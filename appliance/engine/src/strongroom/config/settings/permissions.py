@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal, get_args
 
-if TYPE_CHECKING:
-    from strongroom.config.model import Resource
+from strongroom.config.model import Resource
+from strongroom.config.settings.reading import settings_of
 
 PermissionKind = Literal[
     "job", "client", "storage", "schedule", "pool", "command", "fileset", "where"
 ]
-PERMISSION_KINDS: Final[tuple[PermissionKind, ...]] = (
-    "job",
-    "client",
-    "storage",
-    "schedule",
-    "pool",
-    "command",
-    "fileset",
-    "where",
-)
+PERMISSION_KINDS: Final[tuple[PermissionKind, ...]] = get_args(PermissionKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +32,14 @@ class PermissionSettings:
     @classmethod
     def of(cls, resource: Resource) -> PermissionSettings:
         """Those of such a resource."""
-        return cls(
-            name=resource.name,
-            job=resource.texts("job_acl"),
-            client=resource.texts("client_acl"),
-            storage=resource.texts("storage_acl"),
-            schedule=resource.texts("schedule_acl"),
-            pool=resource.texts("pool_acl"),
-            command=resource.texts("command_acl"),
-            fileset=resource.texts("fileset_acl"),
-            where=resource.texts("where_acl"),
+        return settings_of(
+            cls,
+            resource,
+            **{kind: resource.texts(f"{kind}_acl") for kind in PERMISSION_KINDS},
             profiles=() if resource.type == "Profile" else resource.names_of("profile"),
         )
 
     def entries(self, kind: PermissionKind) -> tuple[str, ...]:
-        """The list of one kind; empty where nothing is said of it."""
+        """The list of one kind; empty where it is not set."""
         entries: tuple[str, ...] = getattr(self, kind)
         return entries

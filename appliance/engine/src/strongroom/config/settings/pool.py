@@ -1,14 +1,46 @@
-"""Pool resources: how long snapshots stay, and where they are copied."""
+"""Pool resources: how long snapshots stay, and where they are copied.
+
+The Keep directives, which snapshots stay, may be a Job's and a Machine's as well.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from strongroom.config.settings.keep_rules import KeepRules
+from strongroom.config.model import Resource
+from strongroom.config.settings.reading import settings_of
 
-if TYPE_CHECKING:
-    from strongroom.config.model import Resource
+
+@dataclass(frozen=True, slots=True)
+class KeepRules:
+    """What is kept of each kind; None where a directive is not set, and `tags` empty."""
+
+    last: int | None = None
+    hourly: int | None = None
+    daily: int | None = None
+    weekly: int | None = None
+    monthly: int | None = None
+    yearly: int | None = None
+    within_seconds: int | None = None
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, resource: Resource) -> KeepRules | None:
+        """Those of a Job, Pool or Machine; None where none of them is set."""
+        rules = cls(
+            last=resource.optional_number("keep_last"),
+            hourly=resource.optional_number("keep_hourly"),
+            daily=resource.optional_number("keep_daily"),
+            weekly=resource.optional_number("keep_weekly"),
+            monthly=resource.optional_number("keep_monthly"),
+            yearly=resource.optional_number("keep_yearly"),
+            within_seconds=resource.optional_number("keep_within_seconds"),
+            tags=resource.texts("keep_tag"),
+        )
+        return None if rules == _NOTHING else rules
+
+
+_NOTHING = KeepRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +62,16 @@ class PoolSettings:
     @classmethod
     def of(cls, pool: Resource) -> PoolSettings:
         """Those of a Pool resource."""
-        return cls(
-            name=pool.name,
+        is_retention_set = pool.is_set("volume_retention_seconds")
+        minimum = pool.number("minimum_retention_seconds")
+        if is_retention_set and not pool.is_set("minimum_retention_seconds"):
+            # The usual one is not longer than a Volume Retention that was written down.
+            minimum = min(minimum, pool.number("volume_retention_seconds"))
+        return settings_of(
+            cls,
+            pool,
             storages=pool.names_of("storage"),
-            next_pool=pool.name_of("next_pool"),
-            auto_prune=pool.switch("auto_prune"),
             keep=KeepRules.of(pool),
-            volume_retention_seconds=pool.number("volume_retention_seconds"),
-            is_retention_set=pool.is_set("volume_retention_seconds"),
-            minimum_retention_seconds=_minimum(pool),
+            is_retention_set=is_retention_set,
+            minimum_retention_seconds=minimum,
         )
-
-
-def _minimum(pool: Resource) -> int:
-    """The usual one is not longer than a Volume Retention that was written down."""
-    minimum = pool.number("minimum_retention_seconds")
-    if pool.is_set("minimum_retention_seconds") or not pool.is_set("volume_retention_seconds"):
-        return minimum
-    return min(minimum, pool.number("volume_retention_seconds"))

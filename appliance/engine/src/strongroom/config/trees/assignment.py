@@ -6,22 +6,17 @@ make them typed. The parser (statements, blocks) calls this for every `=`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from strongroom.config.language.bounded_files import Reader
 from strongroom.config.language.diagnostics import ERROR, NOTE, WARNING
 from strongroom.config.language.grammar import EXPECTED, LIST, TEXT, Misfit, Shape, shape_of
 from strongroom.config.language.lexer import Lexer, StatementHead, Value
+from strongroom.config.language.sources import SourceText
+from strongroom.config.table.dialects import Dialect
+from strongroom.config.table.schema import DirectiveSpec
 from strongroom.config.trees.tree import Block, Directive
-from strongroom.config.values.addresses import parse_addresses
 from strongroom.config.values.converters import convert
-from strongroom.config.values.forms import UnfitValueError, Words, form_of, may_begin_on_next_line
+from strongroom.config.values.forms import UnfitValueError, Words, form_of, parse_addresses
 from strongroom.config.values.run_schedule import RUN_WORDS, RunError, parse_run
-
-if TYPE_CHECKING:
-    from strongroom.config.language.bounded_files import Reader
-    from strongroom.config.language.sources import SourceText
-    from strongroom.config.table.dialects import Dialect
-    from strongroom.config.table.schema import DirectiveSpec
 
 
 class Assignments:
@@ -44,12 +39,24 @@ class Assignments:
         keeps = not self.dialect.is_bacula and self.dialect.version >= 24
         return Lexer(source, keep_newlines=keeps, token_limit=self.reader.limits.statement_tokens)
 
+    def at(
+        self,
+        severity: str,
+        code: str,
+        message: str,
+        head: StatementHead,
+        source: SourceText,
+        suggestion: str = "",
+    ) -> None:
+        """Report at the name that a statement begins with."""
+        self._add(severity, code, message, source, head.offset, len(head.text), suggestion)
+
     def read(self, lexer: Lexer, block: Block, head: StatementHead, spec: DirectiveSpec) -> int:
         """Read the value after `head` into `block`; gives the place after it."""
         source = lexer.source
         known = self._forms.get((block.spec.name, spec.name))
         if known is None:
-            known = (form_of(spec), may_begin_on_next_line(spec))
+            known = (form_of(spec), spec.kind.may_begin_on_next_line)
             self._forms[block.spec.name, spec.name] = known
         form, skips_lines = known
         position = lexer.skip_trivia(head.end) if skips_lines else head.end
@@ -108,13 +115,12 @@ class Assignments:
                 severity, word = (
                     (ERROR, "may") if spec.type in ("NAME", "RES") else (NOTE, "should")
                 )
-                self._add(
+                self.at(
                     severity,
                     "given-twice",
                     f"{spec.shown_name} {word} be given only once; it was on line {earlier.line}",
+                    head,
                     directive.source,
-                    head.offset,
-                    len(head.text),
                 )
         block.add(directive)
 
@@ -125,13 +131,15 @@ class Assignments:
             offset = value.offsets[shape.junk]
             rest = source.text[offset : value.end].rstrip()
             if rest.startswith(","):
-                mend = f"repeat {shown_name} for each value"
+                remedy = f"repeat {shown_name} for each value"
             else:
-                mend = "begin a directive on a new line or after `;`, and quote a value with blanks"
+                remedy = (
+                    "begin a directive on a new line or after `;`, and quote a value with blanks"
+                )
             self._add(
                 self.of_rest,
                 "rest-dropped",
-                f"the rest of the line is not read: {rest[:60]}; {mend}",
+                f"the rest of the line is ignored: {rest[:60]}; {remedy}",
                 source,
                 offset,
                 len(rest),
@@ -160,7 +168,7 @@ class Assignments:
     ) -> None:
         if not value.kinds:
             message = f"{spec.shown_name} has no value; expected {EXPECTED[form]}"
-            self._add(ERROR, "no-value", message, source, head.offset, len(head.text))
+            self.at(ERROR, "no-value", message, head, source)
             return
         index = min(misfit.token, len(value.kinds) - 1)
         got = (
@@ -190,7 +198,7 @@ class Assignments:
             self._add(ERROR, "run", message, source, value.end)
             return
         if not value.kinds:
-            self._add(ERROR, "no-value", "Run has no value", source, head.offset, len(head.text))
+            self.at(ERROR, "no-value", "Run has no value", head, source)
             return
         try:
             raw, run = parse_run(value.kinds, value.texts)
@@ -221,7 +229,7 @@ class Assignments:
         return end
 
     def _included_value(self, lexer: Lexer, value: Value) -> Value:
-        """The value that an `@file` in its place stands for: the file's first statement."""
+        """The value that an `@file` in its place means: the file's first statement."""
         quoted = len(value.texts) > 1 and value.kinds[1] == "q" and value.texts[0] in ("@", "@|")
         text = f'{value.texts[0]}"{value.texts[1]}"' if quoted else value.texts[0]
         sources = self.reader.included(text, lexer.source, value.offsets[0])

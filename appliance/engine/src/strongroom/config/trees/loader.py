@@ -14,22 +14,17 @@ no effect.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from strongroom.config.language.bounded_files import Reader
+from strongroom.base.errors import UsageError
+from strongroom.config.language.bounded_files import Reader, files_matching
 from strongroom.config.language.diagnostics import Diagnostics
-from strongroom.config.language.includes import files_matching
 from strongroom.config.language.sources import LoadLimits, SourceText, decode
 from strongroom.config.table.dialects import Dialect, dialect_named
 from strongroom.config.table.schema import COMPONENTS, schema
 from strongroom.config.trees.parser import Parser
-from strongroom.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from strongroom.config.trees.tree import ComponentTree
+from strongroom.config.trees.tree import ComponentTree
 
 # Component -> stems of its file and folder, ours first.
 STEMS = {
@@ -66,10 +61,26 @@ class LoadOptions:
         """The dialect that judges."""
         return self.dialect or dialect_named(None, strict=self.strict)
 
+    def reader(self) -> Reader:
+        """What reads the files of one load, and collects what is found wrong."""
+        diagnostics = Diagnostics(werror=self.werror, limit=self.limits.diagnostics)
+        return Reader(diagnostics, self.limits, allow_commands=self.allow_commands, root=self.root)
+
+    def parser(self, component: str, reader: Reader, *, rejects_unknown: bool) -> Parser:
+        """What parses the texts of one component."""
+        return Parser(
+            schema().components[component],
+            self.effective_dialect,
+            reader,
+            strict=self.strict,
+            rejects_unknown=rejects_unknown,
+            layout=self.layout,
+        )
+
     def rejects_unknown(self, path: str) -> bool:
-        """Whether a directive that nobody knows is an error in the file or folder at `path`."""
+        """Whether a directive that no one knows is an error in the file or folder at `path`."""
         if self.strict or self.layout:
-            # The printer keeps what nobody knows as it is written.
+            # The printer keeps what no one knows as it is written.
             return self.strict
         return is_own(path) if self.dialect is None else self.dialect.has_own
 
@@ -98,14 +109,11 @@ def load_trees(
 ) -> Loaded:
     """Read what is at `path`, of one component or of all that are there.
 
-    instead: texts by the paths of files, for trying out a change: each stands for the file, which
-    need not be there; None stands for no file. Raises UsageError when `path` is not there, or no
-    component can be told from its name.
+    instead: texts by the paths of files, for trying out a change: each means the file, which
+    need not be there; None means no file. Raises UsageError when `path` is not there, or no
+    component is clear from its name.
     """
-    diagnostics = Diagnostics(werror=options.werror, limit=options.limits.diagnostics)
-    reader = Reader(
-        diagnostics, options.limits, allow_commands=options.allow_commands, root=options.root
-    )
+    reader = options.reader()
     trees: dict[str, ComponentTree] = {}
     lenient = set()
     places = {}
@@ -113,7 +121,7 @@ def load_trees(
         rejects_unknown = options.rejects_unknown(files[0] if files else path)
         if not rejects_unknown:
             lenient.add(name)
-        parser = _parser(name, reader, options, rejects_unknown=rejects_unknown)
+        parser = options.parser(name, reader, rejects_unknown=rejects_unknown)
         for file in files:
             if instead is not None and file in instead:
                 continue
@@ -126,8 +134,8 @@ def load_trees(
         trees[name] = parser.tree
         folder = component_folder(path, name)
         places[name] = folder or (files[0] if files else path)
-        _tell_of_misplaced(folder, reader, diagnostics)
-    return Loaded(trees, diagnostics, reader.files_read, options, frozenset(lenient), places)
+        _tell_of_misplaced(folder, reader)
+    return Loaded(trees, reader.diagnostics, reader.files_read, options, frozenset(lenient), places)
 
 
 def load_text(
@@ -137,22 +145,19 @@ def load_text(
 
     Includes are followed from the folder of `path`.
     """
-    diagnostics = Diagnostics(werror=options.werror, limit=options.limits.diagnostics)
-    reader = Reader(
-        diagnostics, options.limits, allow_commands=options.allow_commands, root=options.root
-    )
+    reader = options.reader()
     rejects_unknown = options.rejects_unknown(path)
-    parser = _parser(component, reader, options, rejects_unknown=rejects_unknown)
+    parser = options.parser(component, reader, rejects_unknown=rejects_unknown)
     text = decode(data) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     if text is None:
-        diagnostics.add(
+        reader.diagnostics.add(
             "error", "encoding", f"{path} is UTF-16; save it as UTF-8", SourceText(path, ""), 0
         )
     else:
         parser.parse(SourceText(path, text))
     lenient = frozenset(() if rejects_unknown else (component,))
     trees, places = {component: parser.tree}, {component: path}
-    return Loaded(trees, diagnostics, reader.files_read, options, lenient, places)
+    return Loaded(trees, reader.diagnostics, reader.files_read, options, lenient, places)
 
 
 def component_files(path: str, component: str | None = None) -> dict[str, list[str]]:
@@ -168,15 +173,8 @@ def component_files(path: str, component: str | None = None) -> dict[str, list[s
         return {component or COMPONENT_ALIASES[base[:-2]]: _folder_files(path)}
     found: dict[str, list[str]] = {}
     for name in [component] if component else COMPONENTS:
-        for stem in STEMS[name]:
-            file = os.path.join(path, f"{stem}.conf")
-            folder = os.path.join(path, f"{stem}.d")
-            if os.path.isfile(file):
-                found[name] = [file]
-            elif _has_files(folder):
-                found[name] = _folder_files(folder)
-            if name in found:
-                break
+        if place := _place_in(path, name):
+            found[name] = _folder_files(place) if os.path.isdir(place) else [place]
     if not found:
         known = ", ".join(f"{stems[0]}.d" for stems in STEMS.values())
         raise UsageError(
@@ -197,10 +195,17 @@ def component_folder(path: str, component: str) -> str | None:
     if base.endswith(".d") and COMPONENT_ALIASES.get(base[:-2]) == component:
         return path
     component_files(path, component)
+    place = _place_in(path, component)
+    return place if place and os.path.isdir(place) else None
+
+
+def _place_in(tree: str, component: str) -> str | None:
+    """The file or folder of a component in a tree; None where it has neither."""
     for stem in STEMS[component]:
-        if os.path.isfile(os.path.join(path, f"{stem}.conf")):
-            return None
-        if _has_files(folder := os.path.join(path, f"{stem}.d")):
+        file, folder = (os.path.join(tree, f"{stem}{end}") for end in (".conf", ".d"))
+        if os.path.isfile(file):
+            return file
+        if _has_files(folder):
             return folder
     return None
 
@@ -254,7 +259,7 @@ def _has_files(folder: str) -> bool:
     return bool(_folder_files(folder) or files_matching("*.conf", folder))
 
 
-def _tell_of_misplaced(folder: str | None, reader: Reader, diagnostics: Diagnostics) -> None:
+def _tell_of_misplaced(folder: str | None, reader: Reader) -> None:
     """Warn of files right in `director.d` and the like, which no daemon reads."""
     if folder is None or not (misplaced := files_matching("*.conf", folder)):
         return
@@ -266,7 +271,7 @@ def _tell_of_misplaced(folder: str | None, reader: Reader, diagnostics: Diagnost
                 f"{name} is not read: files belong one folder deeper, as in "
                 f"{os.path.basename(os.path.normpath(folder))}/FOLDER/{name}"
             )
-            diagnostics.add("warning", "misplaced", message, SourceText(file, ""), 0)
+            reader.diagnostics.add("warning", "misplaced", message, SourceText(file, ""), 0)
 
 
 def _component_of(path: str) -> str:
@@ -281,18 +286,5 @@ def _component_of(path: str) -> str:
             return COMPONENT_ALIASES[base[:-2]]
         folder = os.path.dirname(folder)
     raise UsageError(
-        f"{path}: which component reads this file cannot be told from its name; say --component"
-    )
-
-
-def _parser(
-    component: str, reader: Reader, options: LoadOptions, *, rejects_unknown: bool
-) -> Parser:
-    return Parser(
-        schema().components[component],
-        options.effective_dialect,
-        reader,
-        strict=options.strict,
-        rejects_unknown=rejects_unknown,
-        layout=options.layout,
+        f"{path}: which component reads this file is not clear from its name; say --component"
     )

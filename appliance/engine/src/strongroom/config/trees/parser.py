@@ -9,21 +9,23 @@ inside a resource means that a `}` was forgotten, and begins the next resource.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from strongroom.config.language import lexer as lex
+from strongroom.config.language.bounded_files import Reader
 from strongroom.config.language.diagnostics import ERROR, NOTE, WARNING
-from strongroom.config.table.schema import key_of, schema
+from strongroom.config.language.lexer import Lexer, StatementHead
+from strongroom.config.language.sources import SourceText
+from strongroom.config.table.dialects import Dialect, Verdict, verdict_on, where_else
+from strongroom.config.table.schema import (
+    ComponentSpec,
+    DirectiveSpec,
+    ResourceSpec,
+    key_of,
+    schema,
+)
 from strongroom.config.trees.assignment import Assignments
-from strongroom.config.trees.judgement import Verdict, verdict_on, where_else
 from strongroom.config.trees.tree import Block, Comment, ComponentTree, Directive, Verbatim
-
-if TYPE_CHECKING:
-    from strongroom.config.language.bounded_files import Reader
-    from strongroom.config.language.lexer import Lexer, StatementHead
-    from strongroom.config.language.sources import SourceText
-    from strongroom.config.table.dialects import Dialect
-    from strongroom.config.table.schema import ComponentSpec, DirectiveSpec, ResourceSpec
 
 _EXCLUDE_HOLDS = "file"
 _EXPLAINED_NAMES = 1000  # suggestions are made for so many unknown names
@@ -52,8 +54,10 @@ class Parser:
         self._of_unknown = ERROR if rejects_unknown else WARNING
         self._verdicts: dict[tuple[str, str], Verdict] = {}
         self._assignments = Assignments(component.name, dialect, reader, strict=strict)
-        # Bareos drops the rest of a line without a word, so a tree of its own may have one.
+        # Bareos drops the rest of a line without a word, so its own tree may have one.
         self._assignments.of_rest = NOTE if strict else ERROR if rejects_unknown else WARNING
+        self._at = self._assignments.at
+        self._add = reader.diagnostics.add
         self._resource_names = tuple(spec.name for spec in component.resources.values())
         self._unknown_names: dict[tuple[str, str], tuple[str, str]] = {}
         self._named: dict[tuple[str, str], Block] = {}
@@ -83,13 +87,12 @@ class Parser:
                 if block is None:
                     position = self._resource(lexer, head)
                 elif kind == lex.OPEN and self._brace_is_missing(head, block, source):
-                    self._add(
+                    self._at(
                         ERROR,
                         "missing-brace",
                         f"a `}}` is missing: {block.spec.name} of line {block.line} is still open",
+                        head,
                         source,
-                        head.offset,
-                        len(head.text),
                     )
                     return head.offset
                 else:
@@ -119,14 +122,7 @@ class Parser:
     def _resource(self, lexer: Lexer, head: StatementHead) -> int:
         source = lexer.source
         if head.kind == lex.ASSIGN:
-            self._add(
-                ERROR,
-                "outside",
-                f"{head.text} stands outside of any resource",
-                source,
-                head.offset,
-                len(head.text),
-            )
+            self._at(ERROR, "outside", f"{head.text} is outside of any resource", head, source)
             return self._skip_value(lexer, head, None)
         key = key_of(head.text)
         spec = self._resource_spec(key, head, source)
@@ -137,13 +133,12 @@ class Parser:
         self._keep_inner_comments(lexer, None, head)
         block = Block(spec, source, head.offset, layout=self.layout)
         if spec.deprecated and not self.dialect.is_bacula:
-            self._add(
+            self._at(
                 WARNING,
                 "deprecated",
                 f"{spec.name} is deprecated: Label Format takes no variables any more",
+                head,
                 source,
-                head.offset,
-                len(head.text),
             )
         end = self._statements(lexer, block, head.end, nested=True)
         self._finish(block)
@@ -159,26 +154,12 @@ class Parser:
             if not self.dialect.is_bacula:
                 name = known[self.component.aliases[key]].name
                 message = f"resource alias {head.text}: write {name}"
-                self._add(
-                    WARNING,
-                    f"resource alias {head.text}",
-                    message,
-                    source,
-                    head.offset,
-                    len(head.text),
-                )
+                self._at(WARNING, f"resource alias {head.text}", message, head, source)
             return known[self.component.aliases[key]]
         if self.dialect.is_bacula and key in self.component.bacula_aliases:
             return known[self.component.bacula_aliases[key]]
         if self.dialect.is_bacula and key in self.component.bacula_ignored:
-            self._add(
-                NOTE,
-                "ignored",
-                f"{head.text} has no effect here",
-                source,
-                head.offset,
-                len(head.text),
-            )
+            self._at(NOTE, "ignored", f"{head.text} has no effect here", head, source)
             return None
         others = [
             component.name
@@ -186,13 +167,12 @@ class Parser:
             if key in component.resources and component.name != "monitor"
         ]
         where = f"; it belongs to the {' or the '.join(others)}" if others else ""
-        self._add(
+        self._at(
             self._of_unknown,
             "unknown-resource",
             f"the {self.component.name} has no resource {head.text}{where}",
+            head,
             source,
-            head.offset,
-            len(head.text),
             self.diagnostics.suggest(head.text, self._resource_names, self.component.name),
         )
         return None
@@ -229,12 +209,10 @@ class Parser:
             verdict = verdict_on(spec, block.spec, self.dialect, strict=self.strict)
             self._verdicts[block.spec.name, key] = verdict
         if verdict.severity:
-            self._add(
-                verdict.severity, verdict.code, verdict.message, source, head.offset, len(head.text)
-            )
+            self._at(verdict.severity, verdict.code, verdict.message, head, source)
         if block.spec.name == "Exclude" and key != _EXCLUDE_HOLDS:
             message = f"{spec.shown_name} is not permitted in Exclude, which holds File only"
-            self._add(ERROR, "exclude", message, source, head.offset, len(head.text))
+            self._at(ERROR, "exclude", message, head, source)
             return self._skip_value(lexer, head, block)
         if spec.block:
             return self._inner_block(lexer, block, head, spec)
@@ -286,13 +264,12 @@ class Parser:
             if len(self._unknown_names) < _EXPLAINED_NAMES:
                 self._unknown_names[block.spec.name, key] = explained
         where, suggestion = explained
-        self._add(
+        self._at(
             self._of_unknown,
             "unknown-directive",
             f"{block.spec.name} has no directive {head.text[:60]}{where}",
+            head,
             source,
-            head.offset,
-            len(head.text),
             suggestion,
         )
 
@@ -315,7 +292,7 @@ class Parser:
             suggestion = self.diagnostics.suggest(head.text, names, wanted)
         else:
             message = f"expected {wanted}, got `{head.text}`"
-        self._add(ERROR, "syntax", message, lexer.source, head.offset, len(head.text), suggestion)
+        self._at(ERROR, "syntax", message, head, lexer.source, suggestion)
         end = lexer.skip_statement(head.end)
         # A lone mark that opens nothing must not stop the parser from advancing.
         end = max(end, head.end + 1) if lexer.text[head.end : head.end + 1] != "}" else end
@@ -338,7 +315,7 @@ class Parser:
         return at_line_start and key in self.component.resources and not takes_block
 
     def _keep_inner_comments(self, lexer: Lexer, block: Block | None, head: StatementHead) -> None:
-        """Keep what stands between a name and its value; it moves before the statement."""
+        """Keep what is between a name and its value; it moves before the statement."""
         if self.layout:
             end = head.end if head.kind == lex.OPEN else lexer.skip_trivia(head.end)
             start = head.offset + len(head.text)
@@ -359,18 +336,6 @@ class Parser:
         if self.layout:
             text = source.text[start:end].strip(" \t\r\n;")
             (self.tree.items if block is None else block.items).append(Verbatim(text, start))
-
-    def _add(
-        self,
-        severity: str,
-        code: str,
-        message: str,
-        source: SourceText,
-        offset: int,
-        length: int = 1,
-        suggestion: str = "",
-    ) -> None:
-        self.diagnostics.add(severity, code, message, source, offset, length, suggestion)
 
 
 @cache

@@ -8,51 +8,20 @@ changes nothing. `format_text` proves it for every text: it reads what it wrote 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from strongroom.base.errors import ConfigurationError
 from strongroom.config.language.diagnostics import ERROR
+from strongroom.config.table.dialects import Dialect
+from strongroom.config.table.schema import DirectiveSpec
 from strongroom.config.trees.loader import LoadOptions, load_text
-from strongroom.config.trees.tree import Block, Comment, Directive, Verbatim
-from strongroom.config.values.destinations import Destination
-from strongroom.config.values.run_schedule import FIELDS, ScheduleRun
-from strongroom.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from strongroom.config.table.dialects import Dialect
-    from strongroom.config.table.schema import DirectiveSpec
-    from strongroom.config.trees.tree import ComponentTree
+from strongroom.config.trees.tree import Block, Comment, ComponentTree, Directive, Verbatim
+from strongroom.config.values.forms import Destination
+from strongroom.config.values.run_schedule import OVERRIDES, ScheduleRun
 
 INDENT = "  "
 _BARE = re.compile(r"[A-Za-z0-9_./:+*!%-](?:[A-Za-z0-9_./:+*!%@-])*\Z")
 _MEASURE_GAP = re.compile(r"(?<=[0-9.])(?=[A-Za-z])|(?<=[A-Za-z])(?=[0-9])")
-# Types whose strings are free text: always in quotes.
-_QUOTED_TYPES = frozenset(
-    (
-        "AUTOPASSWORD",
-        "DIR",
-        "DIR_OR_CMD",
-        "MD5PASSWORD",
-        "PLUGIN",
-        "PLUGINNAME",
-        "REGEX",
-        "RUNSCRIPT_CMD",
-        "SHRTRUNSCRIPT",
-        "STDSTR",
-        "STDSTRDIR",
-        "STR",
-        "WILD",
-    )
-)
-_BARE_TYPES = frozenset(("ADDRESSES_ADDRESS", "ADDRESSES_PORT", "INT32", "PINT16", "PINT32"))
-_MEASURE_TYPES = frozenset(("TIME", "SIZE32", "SIZE64", "MAXBLOCKSIZE", "SPEED"))
-_RUN_NAMES = {
-    "fullpool": "FullPool",
-    "incrementalpool": "IncrementalPool",
-    "differentialpool": "DifferentialPool",
-    "nextpool": "NextPool",
-    "spooldata": "SpoolData",
-    "maxrunschedtime": "MaxRunSchedTime",
-}
 
 
 def format_text(
@@ -150,14 +119,14 @@ def value_text(spec: DirectiveSpec, raw: Any, value: Any) -> str:
         return _run_text(raw, value)
     if isinstance(value, Destination):
         return _destination_text(value)
-    if spec.type in _MEASURE_TYPES:
+    if spec.kind.printed == "measure":
         return _MEASURE_GAP.sub(" ", raw)
     if isinstance(raw, list):
         colons = spec.type != "PLUGIN_NAMES"
         return ", ".join(_string(entry, colons=colons) for entry in raw)
-    if spec.type in _QUOTED_TYPES:
+    if spec.kind.printed == "quoted":
         return quoted(raw)
-    if spec.type in _BARE_TYPES:
+    if spec.kind.printed == "bare":
         return str(raw)
     return _string(raw, digits=spec.type == "OPTION")
 
@@ -179,15 +148,14 @@ def _run_text(raw: dict[str, Any], run: ScheduleRun) -> str:
     for name, text in raw.items():
         if name == "when":
             continue
-        shown = _RUN_NAMES.get(name, name.capitalize())
-        if name == "level":
-            words.append(f"Level={run.level}")
-        elif FIELDS[name] == "integer":
-            words.append(f"{shown}={text}")
-        elif FIELDS[name] == "duration":
-            words.append(f"{shown}={quoted(text)}")
+        override = OVERRIDES[name]
+        if override.kind == "level":
+            value = str(run.level)
+        elif override.kind == "integer":
+            value = text
         else:
-            words.append(f"{shown}={_string(text)}")
+            value = quoted(text) if override.kind == "duration" else _string(text)
+        words.append(f"{override.shown}={value}")
     if raw["when"][0].isdecimal():
         words.append("on")  # a time cannot begin with a bare number
     return " ".join([*words, *raw["when"]])

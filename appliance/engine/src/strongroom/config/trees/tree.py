@@ -3,41 +3,37 @@
 A tree says what is written, not what it means: references are names, nothing is inherited, no
 default is filled in; that is `resolve`. In layout mode (for the printer) a tree also holds
 comments, includes as such, and statements that mean nothing, so that a file can be written back;
-`blank_before` says that an empty line stood before an item.
+`blank_before` says that an empty line was before an item.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from strongroom.config.language.sources import SourceText
-    from strongroom.config.table.schema import DirectiveSpec, ResourceSpec
+from strongroom.config.language.sources import SourceText
+from strongroom.config.table.schema import DirectiveSpec, ResourceSpec
 
 
+# Compared by identity: to compare what two say is `meaning` of the printer.
+@dataclass(slots=True, eq=False, repr=False)
 class Directive:
     """`Name = value`, or a name with a block: `value` is then a Block.
 
     `raw` is the value as plain data as it was written; `value` the typed one.
     """
 
-    __slots__ = ("blank_before", "offset", "raw", "source", "spec", "value")
-
-    def __init__(
-        self, spec: DirectiveSpec, raw: Any, value: Any, source: SourceText, offset: int
-    ) -> None:
-        self.spec = spec
-        self.raw = raw
-        self.value = value
-        self.source = source
-        self.offset = offset
-        self.blank_before = False
+    spec: DirectiveSpec
+    raw: Any
+    value: Any
+    source: SourceText
+    offset: int
+    blank_before: bool = False
 
     @property
     def line(self) -> int:
-        """The line its name stands on."""
+        """The line its name is on."""
         return self.source.line(self.offset)
 
     @property
@@ -54,57 +50,43 @@ class Directive:
         return self.raw
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Comment:
-    """A comment; `trailing` when it stands behind a statement on its line."""
+    """A comment; `trailing` when it is behind a statement on its line."""
 
-    __slots__ = ("blank_before", "offset", "text", "trailing")
-
-    def __init__(self, text: str, offset: int, *, trailing: bool) -> None:
-        self.text = text
-        self.offset = offset
-        self.trailing = trailing
-        self.blank_before = False
+    text: str
+    offset: int
+    trailing: bool
+    blank_before: bool = False
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Verbatim:
     """An include, or a statement the table does not know: kept as it is written."""
 
-    __slots__ = ("blank_before", "offset", "text")
-
-    def __init__(self, text: str, offset: int) -> None:
-        self.text = text
-        self.offset = offset
-        self.blank_before = False
+    text: str
+    offset: int
+    blank_before: bool = False
 
 
 Item = Directive | Comment | Verbatim
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Block:
-    """A resource, or a block within one. `items` holds Directives, in layout mode more."""
+    """A resource, or a block within one. `items` holds Directives, in layout mode more.
 
-    __slots__ = (
-        "blank_before",
-        "by_key",
-        "items",
-        "layout",
-        "offset",
-        "refused",
-        "source",
-        "spec",
-    )
+    by_key: the last directive of each key. refused: keys whose value was wrong.
+    """
 
-    def __init__(
-        self, spec: ResourceSpec, source: SourceText, offset: int, *, layout: bool = False
-    ) -> None:
-        self.spec = spec
-        self.source = source
-        self.offset = offset
-        self.layout = layout
-        self.blank_before = False
-        self.items: list[Any] = []
-        self.by_key: dict[str, Directive] = {}  # the last directive of each key
-        self.refused: tuple[str, ...] = ()  # keys whose value was wrong
+    spec: ResourceSpec
+    source: SourceText
+    offset: int
+    layout: bool = False
+    blank_before: bool = False
+    items: list[Any] = field(default_factory=list)
+    by_key: dict[str, Directive] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
 
     def add(self, directive: Directive) -> None:
         """Append a directive."""
@@ -161,18 +143,16 @@ class Block:
         }
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ComponentTree:
     """Everything that was read for one component: `blocks` are its resources in reading order.
 
     `items` holds, in layout mode, comments and includes between the resources as well.
     """
 
-    __slots__ = ("blocks", "component", "items")
-
-    def __init__(self, component: str) -> None:
-        self.component = component
-        self.blocks: list[Block] = []
-        self.items: list[Any] = []
+    component: str
+    blocks: list[Block] = field(default_factory=list)
+    items: list[Any] = field(default_factory=list)
 
     def resources_json(self) -> list[dict[str, Any]]:
         """All resources in the form of `parse --json`."""

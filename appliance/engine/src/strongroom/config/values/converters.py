@@ -2,40 +2,37 @@
 
 A converter is handed the strings that the grammar found and gives two things: the value as written
 (what `parse --json` prints: names joined, quotes gone) and the typed value (seconds, bytes, True, a
-Password). An invalid value raises UnfitValueError; a doubtful one is reported and accepted.
+Password). An invalid value raises UnfitValueError; an unlikely one is reported and accepted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from strongroom.base.errors import UsageError
 from strongroom.config.language.diagnostics import NOTE, WARNING
-from strongroom.config.table.keywords import (
-    BACULA_KEYWORDS,
-    KEYWORDS,
-    OPTION_KEYWORDS,
-    OWN_KEYWORDS,
-)
-from strongroom.config.values.destinations import Destination, is_message_type
+from strongroom.config.table.schema import DirectiveSpec
+from strongroom.config.table.types import OPTION_KEYWORDS, OWN_KEYWORDS
 from strongroom.config.values.fileset_options import (
     letters_problem,
     regex_problem,
     size_match_problem,
     strip_path_problem,
 )
-from strongroom.config.values.forms import NAME_TYPES, Password, UnfitValueError, Words
+from strongroom.config.values.forms import (
+    Destination,
+    Password,
+    UnfitValueError,
+    Words,
+    is_message_type,
+)
 from strongroom.config.values.measures import duration_seconds, size_bytes, speed_bytes_per_second
 from strongroom.config.values.notice_events import EVENT_WORDS
-from strongroom.errors import UsageError
-from strongroom.knobs.table import knob_of_directive
-from strongroom.scan.share_folders import share_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from strongroom.config.table.schema import DirectiveSpec
+from strongroom.engine.knobs.table import knob_of_directive
+from strongroom.engine.scan.share_folders import share_folders
 
 NAME_LENGTH = 127
 _NAME = re.compile(r"[A-Za-z0-9:.\-_/](?:[A-Za-z0-9:.\-_/ ]*[A-Za-z0-9:.\-_/])?\Z")
@@ -44,13 +41,12 @@ _MD5 = re.compile(r"[0-9a-fA-F]{32}\Z")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?\Z")
 _DIGITS = re.compile(r"[0-9]+")
 _BOOLS = {"yes": True, "no": False, "true": True, "false": False, "1": True, "0": False}
-_LARGEST = {"PINT16": 2**16 - 1, "PINT32": 2**32 - 1, "INT32": 2**31 - 1, "SIZE32": 2**32 - 1}
 
 
 def convert(spec: DirectiveSpec, words: Words) -> tuple[Any, Any]:
     """The value as written and the typed value. Raises UnfitValueError."""
     text = words.groups[0][0]
-    if spec.type in NAME_TYPES:
+    if spec.kind.is_name or spec.kind.words:
         for part, entry in enumerate(words.groups[0]):
             if len(entry) > NAME_LENGTH:
                 raise UnfitValueError(
@@ -60,7 +56,7 @@ def convert(spec: DirectiveSpec, words: Words) -> tuple[Any, Any]:
     converter = _CONVERTERS.get(spec.type)
     if converter is not None:
         return converter(spec, words)
-    if spec.type in KEYWORDS:
+    if spec.kind.words:
         return _keyword(spec, words)
     return text, text
 
@@ -114,9 +110,9 @@ def _integer(spec: DirectiveSpec, words: Words) -> tuple[str, int]:
             f"{spec.shown_name} takes a whole number from {knob.least} to {knob.directive_most}, "
             f"not {text}"
         )
-    if value > _LARGEST.get(spec.type, 2**63 - 1):
+    if value > spec.kind.largest:
         words.report(WARNING, "number-too-large", f"{text} is too large for {spec.shown_name}")
-        value = _LARGEST[spec.type]
+        value = spec.kind.largest
     return text, value
 
 
@@ -142,7 +138,7 @@ def _size(spec: DirectiveSpec, words: Words) -> tuple[str, int]:
             f"{text!r} is not a size; units are k m g t p e (1024) and kb mb gb ... (1000)",
             suggestion=meant if meant != text and size_bytes(meant) is not None else "",
         )
-    if size > _LARGEST.get(spec.type, size):
+    if size > spec.kind.largest:
         words.report(WARNING, "number-too-large", f"{text} is too large for {spec.shown_name}")
     return text, size
 
@@ -185,7 +181,7 @@ def _folders(spec: DirectiveSpec, words: Words) -> tuple[list[str], tuple[str, .
         except UsageError as error:
             raise UnfitValueError(f"{spec.shown_name}: {error}", part) from error
     if "" in entries and len(entries) > 1:
-        raise UnfitValueError(f'{spec.shown_name}: "" stands for no folder, so name no others')
+        raise UnfitValueError(f'{spec.shown_name}: "" means no folder, so name no others')
     return entries, share_folders(entries)
 
 
@@ -193,7 +189,7 @@ def _acl(spec: DirectiveSpec, words: Words) -> tuple[list[str], tuple[str, ...]]
     for part, entry in enumerate(words.groups[0]):
         if not _ACL_ENTRY.match(entry):
             raise UnfitValueError(
-                f"{entry!r} cannot stand in a list of permissions: letters, digits and "
+                f"{entry!r} cannot be in a list of permissions: letters, digits and "
                 "!()[]\\|+?*.:_-'/ may",
                 part,
             )
@@ -209,11 +205,8 @@ def _plugin_names(spec: DirectiveSpec, words: Words) -> tuple[list[str], tuple[s
 
 def _keyword(spec: DirectiveSpec, words: Words) -> tuple[str, str]:
     text = words.groups[0][0]
-    known = KEYWORDS[spec.type]
-    extra = (
-        BACULA_KEYWORDS.get(spec.type, ()) if words.dialect.is_bacula or not words.strict else ()
-    )
-    for word in (*known, *extra):
+    known, of_bacula = spec.kind.words, spec.kind.words_of_bacula
+    for word in (*known, *(of_bacula if words.dialect.is_bacula or not words.strict else ())):
         if word.lower() == text.lower():
             return text, word
     raise UnfitValueError(
@@ -323,7 +316,7 @@ def _port(spec: DirectiveSpec, words: Words) -> tuple[str, Any]:
     text = words.groups[0][0]
     if text.isascii() and text.isdecimal():
         if not 0 < int(text[:9]) < 65536:
-            raise UnfitValueError(f"{text} is no port; ports go from 1 to 65535")
+            raise UnfitValueError(f"{text} is not a port; ports go from 1 to 65535")
         return text, int(text)
     return text, text
 

@@ -71,7 +71,7 @@ def regex_problem(pattern: str) -> str:
         elif letter == "{" and position and pattern[position - 1 : position] not in ("(", "|"):
             interval = _INTERVAL.match(pattern, position)
             if interval is None:
-                return "the regular expression has a `{` that is no repeat count"
+                return "the regular expression has a `{` that is not a repeat count"
             position = interval.end() - 1
         position += 1
     return "the regular expression has a `(` without its `)`" if depth else ""

@@ -1,48 +1,28 @@
-"""What a type of the table takes: the form of its values, and what a converter is handed.
+"""What a converter is handed, and what it gives.
 
-The typed values that are more than a string or a number (Password, Address) are here as well.
+The typed values that are more than a string or a number are here as well.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import re
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
+
+from pyparsing import CaselessKeyword, Group, Literal, Opt, ParseBaseException, ParserElement, Regex
 
 from strongroom.config.language import grammar
-from strongroom.config.table.keywords import KEYWORDS
+from strongroom.config.language.diagnostics import Diagnostics
+from strongroom.config.language.grammar import Shape
+from strongroom.config.language.lexer import Value
+from strongroom.config.language.sources import SourceText
+from strongroom.config.table.dialects import Dialect
+from strongroom.config.table.schema import DirectiveSpec
+from strongroom.config.table.types import MESSAGE_TYPES
 
-if TYPE_CHECKING:
-    from strongroom.config.language.diagnostics import Diagnostics
-    from strongroom.config.language.grammar import Shape
-    from strongroom.config.language.lexer import Value
-    from strongroom.config.language.sources import SourceText
-    from strongroom.config.table.dialects import Dialect
-    from strongroom.config.table.schema import DirectiveSpec
-
-_NEWLINE_TYPES = frozenset(
-    (
-        "TIME",
-        "SIZE32",
-        "SIZE64",
-        "MAXBLOCKSIZE",
-        "SPEED",
-        "ADDRESSES",
-        "ADDRESSES_ADDRESS",
-        "ADDRESSES_PORT",
-        "FNAME",
-        "PLUGINNAME",
-        "PLUGIN",
-        "REGEX",
-        "WILD",
-        "FSTYPE",
-        "DRIVETYPE",
-        "META",
-    )
-)
-# Types whose string Bareos reads as a name: at most 127 characters.
-NAME_TYPES = frozenset(
-    ("NAME", "STRNAME", "RES", "BOOL", "BIT", "ALIST_RES", "DEVICE", "EXCLUDEDIR", *KEYWORDS)
-)
+_LONGEST_ADDRESSES = 100_000
+_EVERY_MESSAGE_TYPE = frozenset(MESSAGE_TYPES) - {"all"}
 _MESSAGE_FORMS = {
     "syslog": grammar.FACILITY,
     "file": grammar.FILE,
@@ -52,27 +32,6 @@ _MESSAGE_FORMS = {
     "mailonsuccess": grammar.DESTINATIONS,
     "operator": grammar.DESTINATIONS,
     "director": grammar.DESTINATIONS,
-}
-_FORMS = {
-    "OPTION": grammar.ITEM,
-    "PINT16": grammar.INTEGER,
-    "PINT32": grammar.INTEGER,
-    "INT32": grammar.NUMBER,
-    "TIME": grammar.MEASURE,
-    "SIZE32": grammar.MEASURE,
-    "SIZE64": grammar.MEASURE,
-    "MAXBLOCKSIZE": grammar.MEASURE,
-    "SPEED": grammar.MEASURE,
-    "ALIST_RES": grammar.LIST,
-    "ALIST_STR": grammar.LIST,
-    "NOTICE_EVENTS": grammar.LIST,
-    "STR_VECTOR": grammar.LIST,
-    "FOLDERS": grammar.LIST,
-    "ACL": grammar.LIST,
-    "AUDIT": grammar.LIST,
-    "ADDRESSES_ADDRESS": grammar.BARE,
-    "ADDRESSES_PORT": grammar.BARE,
-    "PLUGIN_NAMES": grammar.NAMES,
 }
 
 
@@ -89,11 +48,42 @@ class Password:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a daemon listens; None stands for every address or the default port."""
+    """Where a daemon listens; None means every address or the default port."""
 
     family: str  # ip, ipv4 or ipv6
     host: str | None
     port: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """One destination: `kind` is the directive (mail, append, console ...).
+
+    `addresses` are who or where (mail addresses, a path, a director, a syslog facility); `types`
+    the types as written, a `!` taking one away. `command` and `timestamp_format` are those that
+    was before it in the resource: an earlier destination is not touched by a later command.
+    """
+
+    kind: str
+    addresses: tuple[str, ...]
+    types: tuple[str, ...]
+    command: str | None = None
+    timestamp_format: str | None = None
+
+    @property
+    def accepted_types(self) -> frozenset[str]:
+        """The types that go there, `all` and `!` worked out."""
+        accepted: set[str] = set()
+        for word in self.types:
+            name = word.removeprefix("!").lower()
+            names = _EVERY_MESSAGE_TYPE if name == "all" else {name}
+            accepted = accepted - names if word.startswith("!") else accepted | names
+        return frozenset(accepted)
+
+
+def is_message_type(word: str) -> bool:
+    """Whether `word` is a message type, with or without a `!`."""
+    return word.removeprefix("!").lower() in MESSAGE_TYPES
 
 
 class UnfitValueError(Exception):
@@ -108,36 +98,24 @@ class UnfitValueError(Exception):
         self.code = code
 
 
+@dataclass(slots=True)
 class Words:
     """A value that the grammar took apart, and where to report what is odd about it.
 
     `groups` holds the strings, `kinds` the kind of each one's first token. One Words serves all
-    values of a component, one after the other.
+    values of a component, one after the other, since making one each would take as long as many
+    a conversion.
     """
 
-    __slots__ = (
-        "diagnostics",
-        "dialect",
-        "groups",
-        "kinds",
-        "needs_clear_password",
-        "shape",
-        "source",
-        "strict",
-        "value",
-    )
-
-    groups: list[list[str]]
-    kinds: list[list[str]]
-    value: Value
-    shape: Shape
-    source: SourceText
-    needs_clear_password: bool
-
-    def __init__(self, dialect: Dialect, strict: bool, diagnostics: Diagnostics) -> None:
-        self.dialect = dialect
-        self.strict = strict
-        self.diagnostics = diagnostics
+    dialect: Dialect
+    strict: bool
+    diagnostics: Diagnostics
+    groups: list[list[str]] = field(init=False)
+    kinds: list[list[str]] = field(init=False)
+    value: Value = field(init=False)
+    shape: Shape = field(init=False)
+    source: SourceText = field(init=False)
+    needs_clear_password: bool = field(init=False)
 
     def report(
         self, severity: str, code: str, message: str, part: int = 0, suggestion: str = ""
@@ -158,9 +136,49 @@ def form_of(spec: DirectiveSpec) -> str:
     """The form of the grammar that values of `spec` take."""
     if spec.type == "MSGS":
         return _MESSAGE_FORMS.get(spec.code, grammar.TYPES)
-    return _FORMS.get(spec.type, grammar.TEXT)
+    return grammar.FORMS[spec.kind.form]
 
 
-def may_begin_on_next_line(spec: DirectiveSpec) -> bool:
-    """Whether a new line is allowed after the `=`."""
-    return spec.type in _NEWLINE_TYPES
+@cache
+def _addresses_grammar() -> ParserElement:
+    ends = Regex(r";+").suppress()
+    word = Regex(r'[^\s={};,#"]+')
+    equals = Literal("=").suppress()
+    opening, closing = Literal("{").suppress(), Literal("}").suppress()
+    field = Group((CaselessKeyword("addr") | CaselessKeyword("port")) + equals - word)
+    family = CaselessKeyword("ipv4") | CaselessKeyword("ipv6") | CaselessKeyword("ip")
+    fields = Group(Opt(ends) + (field + Opt(ends))[1, ...])
+    entry = Group(family - equals - opening - fields - closing)
+    block = opening + Opt(ends) + (entry + Opt(ends))[1, ...] + closing
+    grammar: ParserElement = block.ignore(Regex(r"#[^\r\n]*"))
+    return grammar
+
+
+@lru_cache(maxsize=256)
+def parse_addresses(text: str) -> tuple[list[Any], tuple[Address, ...], tuple[str, int] | None]:
+    """The block `{ ip = { addr = 10.0.0.1; port = 9101 } ipv6 = { addr = ::1 } }`.
+
+    As (plain data, addresses, None), or what is wrong with it and at which place.
+    """
+    if len(text) > _LONGEST_ADDRESSES:
+        return [], (), ("the block of addresses is too long", 0)
+    try:
+        entries = _addresses_grammar().parse_string(text, parse_all=True)
+    except ParseBaseException as problem:
+        got = re.match(r"\S{0,40}", text[problem.loc :])
+        shown = f"`{got[0]}`" if got and got[0] else "its end"
+        return (
+            [],
+            (),
+            (f"expected {{ ip = {{ addr = ...; port = ... }} }}, got {shown}", problem.loc),
+        )
+    raw: list[Any] = []
+    addresses = []
+    for entry in entries:
+        family, fields = entry[0].lower(), [(name.lower(), word) for name, word in entry[1]]
+        values = dict(fields)
+        if len(values) != len(fields):
+            return [], (), ("one address has one addr and one port", 0)
+        raw.append([family, [list(field) for field in fields]])
+        addresses.append(Address(family, values.get("addr"), values.get("port")))
+    return raw, tuple(addresses), None

@@ -11,7 +11,8 @@ add up and may have fractions. Every function gives None for text that is not su
 from __future__ import annotations
 
 import re
-from functools import cache, lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache, partial
 
 from pyparsing import Group, Opt, ParseException, ParserElement, Regex
 
@@ -48,12 +49,7 @@ _NUMBER = r"[0-9]+(?:\.[0-9]*)?"
 _NUMBER_WITH_EXPONENT = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
 
 
-def _total(
-    text: str,
-    grammar: ParserElement,
-    factors: dict[str, int] | None,
-    units: tuple[tuple[str, int], ...],
-) -> int | None:
+def _total(text: str, grammar: ParserElement, factor_of: Callable[[str], int | None]) -> int | None:
     if len(text) > _LONGEST_TEXT:
         return None
     try:
@@ -62,39 +58,33 @@ def _total(
         return None
     total = 0.0
     for number, unit in parts:
-        factor = _factor(unit.lower(), factors, units)
+        factor = factor_of(unit.lower()) if unit else 1
         if factor is None:
             return None
         total += float(number) * factor
     return int(total) if total <= _LARGEST else None
 
 
-def _factor(
-    unit: str, factors: dict[str, int] | None, units: tuple[tuple[str, int], ...]
-) -> int | None:
-    if not unit:
-        return 1
-    if factors is not None:
-        return factors.get(unit)
+def _begins(units: tuple[tuple[str, int], ...], unit: str) -> int | None:
     return next((factor for name, factor in units if name.startswith(unit)), None)
 
 
 @lru_cache(maxsize=4096)
 def duration_seconds(text: str) -> int | None:
     """Seconds of a duration."""
-    return _total(text, _measure(_NUMBER, r"[a-z]+"), None, _TIME_UNITS)
+    return _total(text, _measure(_NUMBER, r"[a-z]+"), partial(_begins, _TIME_UNITS))
 
 
 @lru_cache(maxsize=4096)
 def size_bytes(text: str) -> int | None:
     """Bytes of a size."""
-    return _total(text, _measure(_NUMBER_WITH_EXPONENT, r"[a-z]+"), _SIZE_UNITS, ())
+    return _total(text, _measure(_NUMBER_WITH_EXPONENT, r"[a-z]+"), _SIZE_UNITS.get)
 
 
 @lru_cache(maxsize=4096)
 def speed_bytes_per_second(text: str) -> int | None:
     """Bytes per second of a speed."""
-    return _total(text, _measure(_NUMBER, r"[a-z/]+"), None, _SPEED_UNITS)
+    return _total(text, _measure(_NUMBER, r"[a-z/]+"), partial(_begins, _SPEED_UNITS))
 
 
 def duration_words(seconds: int) -> str:

@@ -6,20 +6,18 @@ modules `watch_*` of the director find what it names. A name is an event of `Not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple
 
 Severity = Literal["warning", "error"]
-# While it lasts it is told again so often, to each destination in one message.
+# While it lasts it is reported again so often, to each destination in one message.
 AGAIN: Final = "once a week"
 
 
 class ConditionKind(NamedTuple):
-    """How bad it is; how it is detected; when it is told first; what ends it; what a person does.
+    """How bad it is; how it is detected; when first reported; what ends it; what to do.
 
-    again: when it is told again. alerts: of Prometheus, which ask for the same by other metrics;
+    again: when it is repeated. alerts: of Prometheus, which ask for the same by other metrics;
     without one the alert ALERT_OF_OTHERS is about it.
     """
 
@@ -59,7 +57,7 @@ CONDITIONS: Final[dict[str, ConditionKind]] = {
         "one for all",
         _AT_END,
         "a backup that finds it",
-        "bring it back, or take it out of the FileSet",
+        "restore it, or remove it from the FileSet",
     ),
     "backup-short": ConditionKind(
         "error",
@@ -68,7 +66,7 @@ CONDITIONS: Final[dict[str, ConditionKind]] = {
         "displaces no snapshot",
         _AT_END,
         "a backup that holds as much as usual, or `strongroom accept RUN`",
-        "mount or mend what is missing; if it is right now, `strongroom accept RUN`",
+        "mount or fix what is missing; if it is intended, `strongroom accept RUN`",
     ),
     "job-missing": ConditionKind(
         "error",
@@ -116,7 +114,7 @@ CONDITIONS: Final[dict[str, ConditionKind]] = {
         "a Verify job is missing, or its last success too old",
         _LOOK,
         "a good run of the job",
-        "`strongroom status` says what it waits for",
+        "`strongroom status` shows what it waits for",
         alerts=("StrongroomRestoreTestOverdue",),
     ),
     "certificate-expiring": ConditionKind(
@@ -177,27 +175,27 @@ CONDITIONS: Final[dict[str, ConditionKind]] = {
     ),
     "false-snapshot": ConditionKind(
         "error",
-        "a snapshot is not what it says; beyond 20 of a client one for all",
+        "a snapshot has false metadata; beyond 20 of a client one report for all",
         "when it is found: at the end of its run, or within an hour",
         "`strongroom forget` of it; one that was not entered in the catalog has no end",
         "find out what its agent did; then `strongroom forget`",
-        again=f"{AGAIN}; one that was not entered in the catalog is told once",
+        again=f"{AGAIN}; one that was not entered in the catalog is reported once",
     ),
     "snapshot-missing": ConditionKind(
         "error",
-        "the newest snapshot of a job is gone, and nobody removed it through the director",
+        "the newest snapshot of a job is missing, and it was not removed through the director",
         "within an hour",
         "its return, a newer backup, or `strongroom forget` of it",
         "find out who removed it, or whether the disk was set back; run a backup",
     ),
     "snapshots-unknown": ConditionKind(
         "error",
-        "a repository holds snapshots of runs that the catalog does not know: it was put back from "
-        "an older copy",
+        "a repository holds snapshots of runs that are not in the catalog: the catalog was "
+        "restored from an older copy",
         "within an hour, and a minute after a start of the director",
         "`strongroom catalog rebuild`, or their removal",
-        "`strongroom catalog rebuild --storage NAME`; where the catalog is no older copy, find out "
-        "first what made them",
+        "`strongroom catalog rebuild --storage NAME`; if the catalog is not an older copy, find "
+        "out first what made them",
     ),
     "catalog-unavailable": ConditionKind(
         "error",
@@ -208,7 +206,7 @@ CONDITIONS: Final[dict[str, ConditionKind]] = {
     ),
     "catalog-damaged": ConditionKind(
         "error",
-        "the file of the catalog is damaged; it is looked at when the director starts, before "
+        "the catalog's file is damaged; it is checked when the director starts, before "
         "`backup catalog`, and wherever it is read",
         "at once, past the catalog, also by a director that cannot start because of it",
         "a sound catalog",
@@ -216,18 +214,18 @@ CONDITIONS: Final[dict[str, ConditionKind]] = {
     ),
     "clock-jump": ConditionKind(
         "warning",
-        "the director's clock jumped; nothing is forgotten or called late meanwhile",
+        "the director's clock jumped; until it is correct nothing is forgotten or reported as late",
         _LOOK,
-        "the clock is back where it was, or a day has passed",
-        "set the clock right; see why it jumped",
+        "the clock is correct again, or a day has passed",
+        "correct the clock; find out why it jumped",
         alerts=("StrongroomClockJumped",),
     ),
     "clock-unsteady": ConditionKind(
         "error",
-        "it has jumped again within each day, so nothing has been forgotten for days",
+        "it jumped again within each day, so no snapshots were forgotten for days",
         _LOOK,
         "a day without a jump",
-        "set the clock right; see why it jumps",
+        "correct the clock; find out why it jumps",
         alerts=("StrongroomClockJumped",),
     ),
     "two-agents": ConditionKind(
@@ -242,16 +240,18 @@ CONDITIONS: Final[dict[str, ConditionKind]] = {
         "a reload found errors; the configuration before stays in force",
         "after five minutes",
         "a reload without errors",
-        "`strongroom config check`, mend it, `strongroom reload`",
+        "fix what `strongroom config check` reports, then `strongroom reload`",
     ),
     "notices-undelivered": ConditionKind(
         "error",
-        "a destination has failed for an hour, or messages to it were given up",
+        "a destination has failed for an hour, or messages to it were dropped",
         "to the other destinations; `status` and the web page show it",
         "a message that it accepts, also a test",
         "`strongroom notify list`, `strongroom notify test`",
     ),
 }
+# Event -> what a person does, as plain text.
+REMEDIES: Final = {name: one.action.replace("`", "") for name, one in CONDITIONS.items()}
 # Event -> how bad it is.
 EVENTS: Final[dict[str, Severity]] = {name: one.severity for name, one in CONDITIONS.items()}
 ALL: Final = "all"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyparsing import (
     CaselessLiteral,
@@ -29,7 +29,7 @@ from pyparsing import (
     one_of,
 )
 
-from strongroom.config.table.keywords import BACKUP_LEVELS, VERIFY_LEVELS
+from strongroom.config.table.types import LEVELS
 from strongroom.config.values.measures import duration_seconds
 
 _DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
@@ -54,34 +54,34 @@ _POSITIONS = (
     ("4th", "fourth"),
     ("5th", "fifth"),
 )
-_LEVELS = {level.lower(): level for level in (*BACKUP_LEVELS, *VERIFY_LEVELS)}
-# Override -> what its value is.
-FIELDS = {
-    "pool": "Pool",
-    "fullpool": "Pool",
-    "incrementalpool": "Pool",
-    "differentialpool": "Pool",
-    "nextpool": "Pool",
-    "level": "level",
-    "storage": "Storage",
-    "messages": "Messages",
-    "priority": "integer",
-    "spooldata": "bool",
-    "accurate": "bool",
-    "maxrunschedtime": "duration",
-}
-_ATTRIBUTES = {
-    "pool": "pool",
-    "fullpool": "full_pool",
-    "incrementalpool": "incremental_pool",
-    "differentialpool": "differential_pool",
-    "nextpool": "next_pool",
-    "storage": "storage",
-    "messages": "messages",
-    "priority": "priority",
-    "spooldata": "spool_data",
-    "accurate": "accurate",
-    "maxrunschedtime": "max_run_sched_time_seconds",
+_LEVELS = {level.lower(): level for level in LEVELS}
+
+
+class Override(NamedTuple):
+    """What a Run sets for the runs it starts. kind: the resource it names, or what its value is."""
+
+    shown: str
+    attribute: str
+    kind: str
+
+
+# By key, in lower case.
+OVERRIDES = {
+    one.shown.lower(): one
+    for one in (
+        Override("Pool", "pool", "Pool"),
+        Override("FullPool", "full_pool", "Pool"),
+        Override("IncrementalPool", "incremental_pool", "Pool"),
+        Override("DifferentialPool", "differential_pool", "Pool"),
+        Override("NextPool", "next_pool", "Pool"),
+        Override("Level", "level", "level"),
+        Override("Storage", "storage", "Storage"),
+        Override("Messages", "messages", "Messages"),
+        Override("Priority", "priority", "integer"),
+        Override("SpoolData", "spool_data", "bool"),
+        Override("Accurate", "accurate", "bool"),
+        Override("MaxRunSchedTime", "max_run_sched_time_seconds", "duration"),
+    )
 }
 _BOOLS = {"yes": True, "true": True, "no": False, "false": False}
 _KEYWORDS: dict[str, tuple[str, int]] = {
@@ -170,7 +170,7 @@ def parse_run(kinds: str, texts: list[str]) -> tuple[dict[str, Any], ScheduleRun
             name = texts[start].lower()
             data[name] = texts[end]
             value = _override(name, kinds[end], texts[end], end)
-            values["level" if name == "level" else _ATTRIBUTES[name]] = value
+            values[OVERRIDES[name].attribute] = value
     _, start, _ = layout[-1]
     when = [index for index in range(start, len(kinds)) if kinds[index] != ","]
     data["when"] = [texts[index].lower() for index in when]
@@ -185,7 +185,7 @@ def _letters(kinds: str, texts: list[str]) -> str:
         word = texts[index].lower()
         if kind in "=,{n":
             letters.append(kind)
-        elif word in FIELDS and kinds[index + 1 : index + 2] == "=":
+        elif word in OVERRIDES and kinds[index + 1 : index + 2] == "=":
             letters.append("F")
         elif word in _LEVELS:
             letters.append("L")
@@ -221,18 +221,16 @@ def _misplaced(letters: str, kinds: str, texts: list[str], index: int) -> RunErr
     if letters[index] == "n":
         return RunError(f"a time cannot begin with the number {word}; write `on {word}`", index)
     if letters[index] == "L":
-        return RunError(f"the level {word} must stand before the time", index)
+        return RunError(f"the level {word} must be before the time", index)
     if letters[index] == "F":
-        return RunError(
-            f"{word} must stand before the time, and needs a value after its `=`", index
-        )
+        return RunError(f"{word} must be before the time, and needs a value after its `=`", index)
     if kinds[index] == "=":
         return RunError(f"there is no override {texts[index - 1]}", max(0, index - 1))
     return RunError(f"`{word}` is not part of a time", index)
 
 
 def _override(name: str, kind: str, text: str, token: int) -> Any:
-    sort = FIELDS[name]
+    sort = OVERRIDES[name].kind
     if sort == "integer":
         if not text.isascii() or not text.isdecimal():
             raise RunError(f"{name} takes a number, not {text}", token)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from strongroom.net.identities.peer import Peer
 
-ChannelMode = Literal["off", "tls", "ktls", "local"]
+ChannelMode = Literal["off", "tls", "ktls", "local", "ssh"]
 
 # Keepalive detects a vanished machine after two minutes while nothing is sent; while something is,
 # net.channels.liveness does.
@@ -62,17 +62,10 @@ class Security:
 
 
 class Channel(Protocol):
-    """See the module's docstring."""
+    """Carries bytes both ways. `peer`: authenticated; `security`: what protects the channel."""
 
-    @property
-    def peer(self) -> Peer:
-        """The authenticated peer."""
-        ...
-
-    @property
-    def security(self) -> Security:
-        """What protects the channel."""
-        ...
+    peer: Peer
+    security: Security
 
     def send(self, *parts: Buffer) -> None:
         """Send the parts in order; they may be changed once this returns."""
@@ -80,7 +73,7 @@ class Channel(Protocol):
 
     def send_content(self, start: Buffer, content: Buffer) -> None:
         """Send `start`, then `content`, which the peer verifies by a digest."""
-        ...
+        self.send(start, content)
 
     def send_file(self, descriptor: int, offset: int, length: int) -> None:
         """Send `length` bytes of a file from `offset`; by the kernel alone where that is safe."""
@@ -88,7 +81,9 @@ class Channel(Protocol):
 
     def receive_exactly(self, size: int) -> bytes:
         """The next `size` bytes; the caller bounds `size`."""
-        ...
+        buffer = bytearray(size)
+        self.receive_into(memoryview(buffer))
+        return bytes(buffer)
 
     def receive_into(self, view: memoryview) -> None:
         """Fill a writable view of bytes."""

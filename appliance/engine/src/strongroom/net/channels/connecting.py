@@ -13,42 +13,39 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strongroom import clock
-from strongroom.errors import ConnectionLostError, PeerRefusedError
+from strongroom.base import clock
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels import ktls
-from strongroom.net.channels.channel import Security, tune_socket
+from strongroom.net.channels.channel import Channel, ChannelMode, Security, tune_socket
 from strongroom.net.channels.deadline import apply_deadline, peek_byte, receive_before, send_before
 from strongroom.net.channels.early_channel import EarlyChannel
 from strongroom.net.channels.greeting import receive_greeting, send_refusal, send_welcome
 from strongroom.net.channels.local_channel import admit_local, local_channel
 from strongroom.net.channels.off_handshake import (
     MAGIC,
+    Judge,
     shake_hands_as_client,
     shake_hands_as_server,
 )
+from strongroom.net.channels.off_records import OffChannel
 from strongroom.net.channels.open_channels import OpenChannels
 from strongroom.net.channels.plain_stream import lost
 from strongroom.net.channels.tls_channel import TlsChannel, tls_failure
-from strongroom.net.channels.tls_contexts import client_context, server_context
-from strongroom.net.channels.tls_errors import forget_errors
+from strongroom.net.channels.tls_contexts import client_context, forget_errors, server_context
+from strongroom.net.identities.identity import Identity
 from strongroom.net.identities.peer import ROLES, SERVER_ROLES, Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from strongroom.net.channels.channel import Channel, ChannelMode
-    from strongroom.net.channels.off_handshake import Judge
-    from strongroom.net.channels.off_records import OffChannel
     from strongroom.net.control.messages import TlsMode
-    from strongroom.net.identities.identity import Identity
 
 _WANTS_KTLS = b"K"
 _TLS_HANDSHAKE = b"\x16"
 _OFF_HANDSHAKE = MAGIC[:1]
-_NOBODY = Peer("", "", "")
+_UNKNOWN_PEER = Peer("", "", "")
 
 
 def connect(
@@ -163,8 +160,8 @@ class Acceptor:
             if mode != "local" and not self._allow(channel.peer, mode):
                 raise _refusal(
                     channel,
-                    f"{channel.peer} may not connect with TLS mode {mode!r}: who may, and in which "
-                    "mode, is said by the Director resources of the storage daemon and by its "
+                    f"{channel.peer} may not connect with TLS mode {mode!r}: permissions and modes "
+                    "are set in the Director resources of the storage daemon and by its "
                     "Storage resource (Clients, Operators, TLS Enable, Plain Clients, Enable kTLS)",
                 )
             send_welcome(channel)
@@ -265,7 +262,7 @@ def _tls_channel(
             peer = judge(certificate)
         except PeerRefusedError as error:
             if is_server:
-                unknown = TlsChannel(protected, _NOBODY, security)
+                unknown = TlsChannel(protected, _UNKNOWN_PEER, security)
                 unknown.set_timeout(max(0.001, deadline - clock.elapsed_seconds()))
                 send_refusal(unknown, str(error))
                 unknown.close()

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import socket
 
-from strongroom import clock
-from strongroom.errors import ConnectionLostError
+from strongroom.base import clock
+from strongroom.base.errors import ConnectionLostError
 from strongroom.net.channels.plain_stream import lost
 
 

@@ -7,23 +7,20 @@ anything else; a refusal is raised by the first call after it has arrived.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from strongroom import clock
-from strongroom.errors import ConnectionLostError
+from strongroom.base import clock
+from strongroom.base.errors import ConnectionLostError
+from strongroom.net.channels.channel import Channel
 from strongroom.net.channels.greeting import receive_greeting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Buffer
 
-    from strongroom.net.channels.channel import Channel, Security
-    from strongroom.net.identities.peer import Peer
 
-
-class EarlyChannel:
-    """A `strongroom.net.channels.channel.Channel` around one whose handshake is done.
+class EarlyChannel(Channel):
+    """A channel around one whose handshake is done.
 
     `deadline_seconds`: when the greeting must have arrived, else ConnectionLostError. One thread
     may send while another receives: `_greeting` is held while the greeting is read.
@@ -31,19 +28,11 @@ class EarlyChannel:
 
     def __init__(self, inner: Channel, deadline_seconds: float) -> None:
         self._inner = inner
+        self.peer = inner.peer
+        self.security = inner.security
         self._deadline_seconds = deadline_seconds
         self._greeting = threading.Lock()
-        self._is_let_in = False
-
-    @property
-    def peer(self) -> Peer:
-        """The authenticated peer."""
-        return self._inner.peer
-
-    @property
-    def security(self) -> Security:
-        """What protects the channel."""
-        return self._inner.security
+        self._is_accepted = False
 
     def send(self, *parts: Buffer) -> None:
         """Send the parts."""
@@ -56,11 +45,6 @@ class EarlyChannel:
     def send_file(self, descriptor: int, offset: int, length: int) -> None:
         """Send a part of a file."""
         self._say(lambda: self._inner.send_file(descriptor, offset, length))
-
-    def receive_exactly(self, size: int) -> bytes:
-        """The next `size` bytes."""
-        self._await_greeting()
-        return self._inner.receive_exactly(size)
 
     def receive_into(self, view: memoryview) -> None:
         """Fill `view`."""
@@ -93,13 +77,13 @@ class EarlyChannel:
             send()
         except ConnectionLostError:
             # A daemon that refuses us says why before it closes.
-            if not self._is_let_in and self._inner.wait_readable(0.0):
+            if not self._is_accepted and self._inner.wait_readable(0.0):
                 self._await_greeting()
             raise
 
     def _await_greeting(self) -> None:
         with self._greeting:
-            if self._is_let_in:
+            if self._is_accepted:
                 return
             left_seconds = max(0.001, self._deadline_seconds - clock.elapsed_seconds())
             if not self._inner.wait_readable(left_seconds):
@@ -107,4 +91,4 @@ class EarlyChannel:
             # It is a few bytes, in one record. A timeout set here would also apply to the thread
             # that sends meanwhile, and would have expired when the first answer is read late.
             receive_greeting(self._inner)
-            self._is_let_in = True
+            self._is_accepted = True

@@ -11,12 +11,10 @@ direction to the kernel.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from strongroom.errors import ConnectionLostError, PeerRefusedError
-
-if TYPE_CHECKING:
-    from strongroom.net.channels.channel import Channel
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError
+from strongroom.net.channels.channel import Channel
 
 _HEAD = struct.Struct("<4sBBH")
 _MAGIC = b"SRHI"

@@ -7,7 +7,7 @@ handshake. Other connections raise them too, so the counters alone prove nothing
 read and did not grow, the socket is not trusted either.
 
 This matters because `sendfile` on a TLS socket whose sending is not in the kernel would send plain
-text. Hence `proven` is false in case of doubt.
+text. So `proven` is false in case of doubt.
 """
 
 from __future__ import annotations

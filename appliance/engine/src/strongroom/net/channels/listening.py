@@ -6,12 +6,10 @@ import errno
 import ipaddress
 import os
 import socket
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from strongroom.errors import OperatingSystemError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from strongroom.base.errors import OperatingSystemError
 
 # What a machine answers that has no IPv6, or no IPv4.
 _NO_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
@@ -35,7 +33,7 @@ def listen(
 
     "::" includes IPv4, unless 0.0.0.0 has a place with the same port. A name has a socket for
     each of its addresses that this machine has. backlog: None only binds. Raises
-    OperatingSystemError for a place that is not available; `hint` is where to mend it.
+    OperatingSystemError for a place that is not available; `hint` is where to fix it.
     """
     bound: list[socket.socket] = []
     ports_of_ipv4 = {port for host, port in places if host == _ALL_IPV4}

@@ -9,15 +9,12 @@ instead (see channel.tune_socket).
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
-from typing import TYPE_CHECKING
 
-from strongroom import clock
-from strongroom.errors import ConnectionLostError
-
-if TYPE_CHECKING:
-    import select
+from strongroom.base import clock
+from strongroom.base.errors import ConnectionLostError
 
 UNANSWERED_SECONDS = 120.0
 # How often a waiting thread checks.
@@ -39,7 +36,7 @@ class PeerWatch:
         self._unanswered_since: float | None = None
 
     def look(self) -> None:
-        """ConnectionLostError when the other machine has answered nothing for too long."""
+        """ConnectionLostError after too long without an answer from the other machine."""
         if not self._is_tcp:
             return
         try:
@@ -58,9 +55,7 @@ class PeerWatch:
         # One probe may be lost by itself, and the next follow minutes later.
         is_asked = info[_UNACKNOWLEDGED] or info[_PROBES] > 1
         if is_asked and now - since >= UNANSWERED_SECONDS:
-            raise ConnectionLostError(
-                f"the other machine has answered nothing for {now - since:.0f} s"
-            )
+            raise ConnectionLostError(f"no answer from the other machine for {now - since:.0f} s")
 
     def poll(self, poller: select.poll, timeout_ms: float | None) -> list[tuple[int, int]]:
         """As `poller.poll`, checking liveness meanwhile. Raises ConnectionLostError."""

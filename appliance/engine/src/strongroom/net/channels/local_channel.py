@@ -1,4 +1,4 @@
-"""Channels over a Unix socket: the kernel identifies the peer, and nobody can eavesdrop.
+"""Channels over a Unix socket: the kernel identifies the peer, and no one can eavesdrop.
 
 The permissions of the socket's folder and `admit_local` decide who may connect: root, and the user
 that the daemon runs as.
@@ -9,67 +9,40 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from strongroom.errors import ConnectionLostError, PeerRefusedError
-from strongroom.net.channels.channel import Security, wake
-from strongroom.net.channels.plain_stream import PlainStream, byte_view
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError
+from strongroom.net.channels.channel import Security
+from strongroom.net.channels.plain_stream import PlainChannel, byte_view
 from strongroom.net.identities.peer import LOCAL_ROLE, Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from typing_extensions import Buffer
 
 _CREDENTIALS = struct.Struct("3i")
 SECURITY = Security(mode="local")
 
 
-class LocalChannel:
-    """A `strongroom.net.channels.channel.Channel` over a connected Unix socket, which it owns."""
+class LocalChannel(PlainChannel):
+    """A channel over a connected Unix socket, which it owns."""
 
-    def __init__(self, connection: socket.socket, peer: Peer) -> None:
-        self._stream = PlainStream(connection)
-        self.peer = peer
-        self.security = SECURITY
+    def __init__(
+        self, connection: socket.socket, peer: Peer, security: Security = SECURITY
+    ) -> None:
+        super().__init__(connection, peer, security)
 
     def send(self, *parts: Buffer) -> None:
         """Send the parts."""
         self._stream.send([byte_view(part) for part in parts])
 
-    def send_content(self, start: Buffer, content: Buffer) -> None:
-        """Send both."""
-        self.send(start, content)
-
     def send_file(self, descriptor: int, offset: int, length: int) -> None:
         """Send a part of a file by the kernel alone."""
         self._stream.send_file(descriptor, offset, length)
 
-    def receive_exactly(self, size: int) -> bytes:
-        """The next `size` bytes."""
-        buffer = bytearray(size)
-        self._stream.fill(memoryview(buffer))
-        return bytes(buffer)
-
     def receive_into(self, view: memoryview) -> None:
         """Fill `view`."""
         self._stream.fill(byte_view(view))
-
-    def wait_readable(self, timeout_seconds: float) -> bool:
-        """Wait for bytes or the end."""
-        return self._stream.wait_readable(timeout_seconds)
-
-    def set_timeout(self, seconds: float | None) -> None:
-        """Bound every wait."""
-        self._stream.set_timeout(seconds)
-
-    def fileno(self) -> int:
-        """The descriptor of the socket."""
-        return self._stream.socket.fileno()
-
-    def shutdown(self) -> None:
-        """End the connection, from any thread."""
-        wake(self._stream.socket)
 
     def close(self) -> None:
         """Release the descriptor."""

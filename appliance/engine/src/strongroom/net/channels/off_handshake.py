@@ -5,7 +5,7 @@
     client: PROOF  signature
     each:   magic "SROF" | version u8 | kind u8 | body length u16 | body
 
-Each signs, with its certificate's key and a label of its own, the hash of the transcript so far; so
+Each signs, with its certificate's key and its own label, the hash of the transcript so far; so
 a signature is valid for this connection, this side and these two certificates only. The keys of the
 two directions come from the X25519 secret by HKDF-SHA256 with the transcript's hash as salt. A
 server that refuses the client sends the reason in place of its answer (REFUSAL), unauthenticated.
@@ -14,31 +14,24 @@ server that refuses the client sends the reason in place of its answer (REFUSAL)
 from __future__ import annotations
 
 import hashlib
+import socket
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from strongroom import clock
-from strongroom.errors import ConnectionLostError, PeerRefusedError
+from strongroom.base import clock
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError
+from strongroom.base.printable import printable
 from strongroom.net.channels.deadline import receive_before, send_before
 from strongroom.net.channels.off_records import KEY_SIZE, OffChannel
-from strongroom.net.identities.identity import verify_signature
-from strongroom.net.identities.peer import parse_certificate
+from strongroom.net.identities.identity import Identity, verify_signature
+from strongroom.net.identities.peer import Peer, parse_certificate
 from strongroom.net.identities.trust import GREATEST_CERTIFICATE_BYTES
-from strongroom.printable import printable
 
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-
-    from strongroom.net.identities.identity import Identity
-    from strongroom.net.identities.peer import Peer
-
-    # Takes a certificate (DER); gives the peer it names, or raises PeerRefusedError.
-    Judge = Callable[[bytes], Peer]
+Judge = Callable[[bytes], Peer]
 
 MAGIC = b"SROF"
 HEAD = struct.Struct("<4sBBH")
@@ -107,7 +100,7 @@ class _Handshake:
     def __init__(self, connection: socket.socket, deadline_seconds: float) -> None:
         self._connection = connection
         self._deadline_seconds = deadline_seconds
-        self._said = hashlib.sha256()
+        self._transcript = hashlib.sha256()
         self._private = X25519PrivateKey.generate()
         self._their_public = b""
 
@@ -116,7 +109,7 @@ class _Handshake:
         self._say(HELLO, clock.random_bytes(_NONCE_SIZE) + public + identity.certificate_der)
 
     def say_proof(self, identity: Identity, label: bytes) -> None:
-        self._say(PROOF, identity.sign(label + self._said.digest()))
+        self._say(PROOF, identity.sign(label + self._transcript.digest()))
 
     def say_refusal(self, reason: str) -> None:
         try:
@@ -134,7 +127,7 @@ class _Handshake:
         return body[_HELLO_FIXED_SIZE:]
 
     def hear_proof(self, certificate: bytes, peer: Peer, label: bytes) -> None:
-        signed = label + self._said.digest()
+        signed = label + self._transcript.digest()
         signature = self._hear(PROOF)
         if not verify_signature(parse_certificate(certificate), signature, signed):
             raise PeerRefusedError(
@@ -148,12 +141,12 @@ class _Handshake:
             secret = self._private.exchange(public)
         except ValueError as error:
             raise PeerRefusedError("the other side's key share is invalid") from error
-        salt = self._said.digest()
+        salt = self._transcript.digest()
         return _derive(secret, salt, _TO_SERVER), _derive(secret, salt, _TO_CLIENT)
 
     def _say(self, kind: int, body: bytes) -> None:
         message = HEAD.pack(MAGIC, VERSION, kind, len(body)) + body
-        self._said.update(message)
+        self._transcript.update(message)
         send_before(self._connection, message, self._deadline_seconds)
 
     def _hear(self, expected: int) -> bytes:
@@ -169,7 +162,7 @@ class _Handshake:
         if kind == REFUSAL:
             reason = printable(body)
             raise PeerRefusedError(f"the other side refuses us: {reason}")
-        self._said.update(head + body)
+        self._transcript.update(head + body)
         return body
 
 

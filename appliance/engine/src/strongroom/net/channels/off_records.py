@@ -12,18 +12,17 @@ are bounded in length and position, and the receiver verifies their content.
 from __future__ import annotations
 
 import hmac
+import socket
 import struct
 from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from strongroom.errors import ConnectionLostError, PeerRefusedError
-from strongroom.net.channels.channel import Security, wake
-from strongroom.net.channels.plain_stream import PlainStream, byte_view, ended
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError
+from strongroom.net.channels.channel import Security
+from strongroom.net.channels.plain_stream import PlainChannel, byte_view, ended
 
 if TYPE_CHECKING:
-    import socket
-
     from typing_extensions import Buffer
 
     from strongroom.net.identities.peer import Peer
@@ -63,15 +62,13 @@ class RecordSeal:
             )
 
 
-class OffChannel:
+class OffChannel(PlainChannel):
     """A Channel of authenticated records over a socket, which it owns."""
 
     def __init__(
         self, connection: socket.socket, peer: Peer, send_key: bytes, receive_key: bytes
     ) -> None:
-        self._stream = PlainStream(connection)
-        self.peer = peer
-        self.security = SECURITY
+        super().__init__(connection, peer, SECURITY)
         self._send_seal = RecordSeal(send_key)
         self._receive_seal = RecordSeal(receive_key)
         # Verified bytes not handed out yet, and the bytes of a RAW record still to come.
@@ -119,12 +116,6 @@ class OffChannel:
             offset += size
             length -= size
 
-    def receive_exactly(self, size: int) -> bytes:
-        """The next `size` bytes."""
-        buffer = bytearray(size)
-        self.receive_into(memoryview(buffer))
-        return bytes(buffer)
-
     def receive_into(self, view: memoryview) -> None:
         """Fill `view`; a record that fits is received directly into it."""
         view = byte_view(view)
@@ -139,19 +130,7 @@ class OffChannel:
 
     def wait_readable(self, timeout_seconds: float) -> bool:
         """Wait for bytes or the end; those of a record that is not whole yet count."""
-        return bool(len(self._kept)) or self._stream.wait_readable(timeout_seconds)
-
-    def set_timeout(self, seconds: float | None) -> None:
-        """Bound every wait."""
-        self._stream.set_timeout(seconds)
-
-    def fileno(self) -> int:
-        """The descriptor of the socket."""
-        return self._stream.socket.fileno()
-
-    def shutdown(self) -> None:
-        """End the connection, from any thread."""
-        wake(self._stream.socket)
+        return bool(len(self._kept)) or super().wait_readable(timeout_seconds)
 
     def close(self) -> None:
         """Send END if that does not block; close the socket."""

@@ -9,13 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from strongroom.net.channels.channel import Channel
-    from strongroom.net.identities.trust import Trust
+from strongroom.net.channels.channel import Channel
+from strongroom.net.identities.trust import Trust
 
 _LOOK_EVERY_SECONDS = 2.0
 

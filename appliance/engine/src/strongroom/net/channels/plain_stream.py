@@ -10,15 +10,13 @@ from __future__ import annotations
 import os
 import select
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from strongroom.errors import ConnectionLostError
+from strongroom.base.errors import ConnectionLostError
 from strongroom.net.channels import liveness
-from strongroom.net.channels.channel import set_kernel_timeouts
+from strongroom.net.channels.channel import Channel, Security, set_kernel_timeouts, wake
 from strongroom.net.channels.liveness import PeerWatch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from strongroom.net.identities.peer import Peer
 
 # The most that the kernel takes in one sendmsg.
 _GREATEST_PARTS = 1024
@@ -113,6 +111,31 @@ class PlainStream:
     def wait_readable(self, timeout_seconds: float) -> bool:
         """Whether bytes, or the end, come within the time."""
         return bool(self._readable.poll(max(0.0, timeout_seconds) * 1000))
+
+
+class PlainChannel(Channel):
+    """Base of channels over a PlainStream."""
+
+    def __init__(self, connection: socket.socket, peer: Peer, security: Security) -> None:
+        self._stream = PlainStream(connection)
+        self.peer = peer
+        self.security = security
+
+    def wait_readable(self, timeout_seconds: float) -> bool:
+        """Wait for bytes or the end."""
+        return self._stream.wait_readable(timeout_seconds)
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """Bound every wait."""
+        self._stream.set_timeout(seconds)
+
+    def fileno(self) -> int:
+        """The descriptor of the socket."""
+        return self._stream.socket.fileno()
+
+    def shutdown(self) -> None:
+        """End the connection, from any thread."""
+        wake(self._stream.socket)
 
 
 def ended(*, clean: bool) -> ConnectionLostError:

@@ -14,21 +14,18 @@ import os
 import select
 import ssl
 import threading
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from strongroom.errors import ConnectionLostError, PeerRefusedError
-from strongroom.net.channels.channel import wake
+from strongroom.base.errors import ConnectionLostError, PeerRefusedError
+from strongroom.net.channels.channel import Channel, Security, wake
 from strongroom.net.channels.liveness import PeerWatch
 from strongroom.net.channels.plain_stream import byte_view, ended, lost
-from strongroom.net.channels.tls_errors import forget_errors
+from strongroom.net.channels.tls_contexts import forget_errors
+from strongroom.net.identities.peer import Peer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from typing_extensions import Buffer
-
-    from strongroom.net.channels.channel import Security
-    from strongroom.net.identities.peer import Peer
 
 # The size of one record: smaller parts are joined rather than sent one by one.
 _RECORD_BYTES = 16 << 10
@@ -40,7 +37,7 @@ _SENDFILE_BYTES = 1 << 20
 _BROKEN_REASONS = ("UNEXPECTED_EOF_WHILE_READING", "TLSV1_ALERT_DECODE_ERROR")
 
 
-class TlsChannel:
+class TlsChannel(Channel):
     """A Channel over a TLS socket (handshake done), which it owns."""
 
     def __init__(self, connection: ssl.SSLSocket, peer: Peer, security: Security) -> None:
@@ -60,10 +57,6 @@ class TlsChannel:
             for start in range(0, len(view), _TURN_BYTES):
                 self._send_piece(view[start : start + _TURN_BYTES])
 
-    def send_content(self, start: Buffer, content: Buffer) -> None:
-        """Send both."""
-        self.send(start, content)
-
     def send_file(self, descriptor: int, offset: int, length: int) -> None:
         """Send a part of a file: by the kernel alone if it verifiably encrypts what we send."""
         if self.security.ktls_send:
@@ -76,12 +69,6 @@ class TlsChannel:
             self._send_piece(buffer[:count])
             offset += count
             length -= count
-
-    def receive_exactly(self, size: int) -> bytes:
-        """The next `size` bytes."""
-        buffer = bytearray(size)
-        self.receive_into(memoryview(buffer))
-        return bytes(buffer)
 
     def receive_into(self, view: memoryview) -> None:
         """Fill `view`."""

@@ -6,16 +6,25 @@ ours, so older versions of TLS are not needed.
 
 from __future__ import annotations
 
+import _ssl
 import ctypes
 import os
 import ssl
-from typing import TYPE_CHECKING
 
-from strongroom.errors import UsageError
+from strongroom.base.errors import UsageError
 from strongroom.net.channels.ktls import OP_ENABLE_KTLS
+from strongroom.net.identities.identity import Identity
 
-if TYPE_CHECKING:
-    from strongroom.net.identities.identity import Identity
+# The OpenSSL that Python's module uses; the module may be part of the program itself.
+_openssl = ctypes.PyDLL(getattr(_ssl, "__file__", None))
+_openssl.ERR_clear_error.argtypes = ()
+_openssl.ERR_clear_error.restype = None
+
+
+def forget_errors() -> None:
+    """Empty the queue of this thread."""
+    _openssl.ERR_clear_error()
+
 
 TLS_1_3_SUITES = (
     "TLS_AES_256_GCM_SHA384",

@@ -9,15 +9,6 @@ from __future__ import annotations
 import ipaddress
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
-
-from strongroom import clock
-
-if TYPE_CHECKING:
-    import logging
-
-MOST_LINES = 10
-LINES_SECONDS = 60.0
 
 
 class UnauthenticatedConnections:
@@ -59,49 +50,6 @@ class UnauthenticatedConnections:
             self._of_networks[network] -= 1
             if not self._of_networks[network]:
                 del self._of_networks[network]
-
-
-class StrangersLog:
-    """Warnings that peers can cause: at most ten a minute, then the number suppressed.
-
-    `unsaid`: the text for those suppressed, with %d for their number.
-    """
-
-    def __init__(
-        self, log: logging.Logger, unsaid: str = "%d more connections were not let in"
-    ) -> None:
-        self._log = log
-        self._unsaid_text = unsaid
-        self._lock = threading.Lock()
-        self._until = 0.0
-        self._said = 0
-        self._unsaid = 0
-
-    def warn(self, message: str, *values: object) -> None:
-        """Log a line, or count it."""
-        if self.may_say():
-            self._log.warning(message, *values)
-
-    def may_say(self) -> bool:
-        """Whether one more line may be logged now; it is counted either way."""
-        self.flush()
-        with self._lock:
-            self._said += 1
-            if self._said > MOST_LINES:
-                self._unsaid += 1
-                return False
-            return True
-
-    def flush(self) -> None:
-        """Begin a new minute where one is over; to be called regularly."""
-        now = clock.elapsed_seconds()
-        with self._lock:
-            if now < self._until:
-                return
-            unsaid, self._said, self._unsaid = self._unsaid, 0, 0
-            self._until = now + LINES_SECONDS
-        if unsaid:
-            self._log.warning(self._unsaid_text, unsaid)
 
 
 def network_of(address: str) -> str:

@@ -7,7 +7,7 @@ acknowledged them, so a lost connection or a restart of either loses nothing: in
 names the runs it knows of, and the director answers for each with Acknowledge or Cancel.
 
 Large data goes over the data connection: for a restore ticket the start message holds the name of
-an object in the repository, and its key (strongroom.repo.ticket_objects).
+an object in the repository, and its key (strongroom.engine.repository.ticket_objects).
 
 Both sides ignore message fields they do not know; an unknown message type ends the connection.
 """
@@ -15,14 +15,26 @@ Both sides ignore message fields they do not know; an unknown message type ends 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from strongroom.errors import QuotaError
-from strongroom.filesets.spec import FileSetSpec  # noqa: TC001 - msgspec looks at it
-from strongroom.knobs.settings import KnobSettings
-from strongroom.repo.ticket_objects import TicketObject  # noqa: TC001 - msgspec looks at it
+from strongroom.base.errors import QuotaError
+from strongroom.engine.filesets.spec import FileSetSpec
+from strongroom.engine.knobs.settings import KnobSettings
+from strongroom.engine.repository.ticket_objects import TicketObject
+
+# The header by which a request shows that no web page made it.
+#
+# A browser adds the certificate of its user to whatever any web page requests. But a page cannot
+# make it send its own header to another site, in a form, a picture or a WebSocket. So the
+# director requires this one where something changes, and for streams; our clients always send it.
+OWN_HEADER: Final = "Strongroom-Request"
+# Any other text does as well.
+OWN_HEADERS: Final = {OWN_HEADER: "1"}
+# In answers to a token that ends soon: the second of its end, since 1970.
+ENDS_HEADER: Final = "Strongroom-Token-Ends"
+
 
 PROTOCOL_VERSION = 1
 # A longer message is refused; listings and logs are cut into pieces below it.
@@ -143,7 +155,7 @@ class StartRestore(Message, frozen=True, kw_only=True, tag="start-restore"):
     daemon wants to see (net.statements; purpose "restore", payload agent, owner, snapshot, ticket:
     its name). includes and excludes in `options` are patterns, as --include takes them. Below a
     target everything keeps its whole path (target/etc/passwd); what is in `subpath` goes right into
-    it. `where`: the Where ACLs of whoever asked (layers of jobs.restore.where_rules.WhereRules);
+    it. `where`: the Where ACLs of anyone who asked (layers of engine.restore.target.WhereRules);
     the agent refuses a target that really is where they deny it. Empty for in place, and where
     nothing is denied. `order`: the director's signature below all of this (control.restore_orders).
     """
@@ -201,7 +213,8 @@ class Acknowledge(Message, frozen=True, kw_only=True, tag="acknowledge"):
     sequence: int
 
 
-# From an agent to the director.
+# From an agent to the director. A job process reports to its daemon by RunProgress, RunLog and
+# RunEnded too, without what only the daemon knows: the run, and the number of the report.
 
 
 class Hello(Message, frozen=True, kw_only=True, tag="hello"):
@@ -240,7 +253,7 @@ class RunProgress(Message, frozen=True, kw_only=True, tag="run-progress"):
     total_is_estimate: the final totals may differ; those of a backup come from its start message.
     """
 
-    run_id: str
+    run_id: str = ""
     files: int = 0
     bytes: int = 0
     stored_bytes: int = 0
@@ -256,24 +269,24 @@ class RunProgress(Message, frozen=True, kw_only=True, tag="run-progress"):
 class RunLog(Message, frozen=True, kw_only=True, tag="run-log"):
     """A line of the job's log."""
 
-    run_id: str
-    sequence: int
+    run_id: str = ""
+    sequence: int = 0
     time_ns: int
     level: LogLevel
     text: str
 
 
 class RunEnded(Message, frozen=True, kw_only=True, tag="run-ended"):
-    """The last message of a run.
+    """The last message of a run, and of the process that did it.
 
     `summary`: as `strongroom backup --json` (and so on) prints it.
     `security`: mode, cipher, ktls_send, ktls_receive of the storage connections. `error_id`: of
-    strongroom.errors, "" when none.
+    strongroom.base.errors, "" when none.
     """
 
-    run_id: str
-    sequence: int
-    time_ns: int
+    run_id: str = ""
+    sequence: int = 0
+    time_ns: int = 0
     status: RunStatus
     exit_code: int
     error_id: str = ""

@@ -1,6 +1,6 @@
 """Restore orders: the director's signature below a start message, for who does not trust the agent.
 
-An agent that runs as a user of its own hands a restore to a process with root's rights. This one
+An agent that runs as its own user hands a restore to a process with root's rights. This one
 believes only what a director has signed: a statement (net.statements; purpose "restore order") on
 the agent's name and the digest of the whole message. So the agent can neither change a target, a
 script or an option, nor make up a restore. It can present an order again until that expires.
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from blake3 import blake3
 
-from strongroom.errors import PeerRefusedError
+from strongroom.base.errors import PeerRefusedError
+from strongroom.net.identities.identity import Identity
 from strongroom.net.identities.statements import sign_statement, verify_statement
+from strongroom.net.identities.trust import Trust
 
 if TYPE_CHECKING:
     from strongroom.net.control.messages import StartRestore
-    from strongroom.net.identities.identity import Identity
-    from strongroom.net.identities.trust import Trust
 
 _PURPOSE: Final = "restore order"
 

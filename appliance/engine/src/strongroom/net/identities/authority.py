@@ -22,19 +22,21 @@ lock.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from msgspec import structs
 
-from strongroom import clock
-from strongroom.clock import SECOND_NS
-from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import PeerRefusedError, UsageError
+from strongroom.base.printable import printable
 from strongroom.net.identities import authority_files as files
 from strongroom.net.identities.certificate_forms import (
+    Holder,
     build_certificate,
     pem_of,
     requested_key,
@@ -50,6 +52,7 @@ from strongroom.net.identities.identity import (
 )
 from strongroom.net.identities.peer import (
     ROLES,
+    ClientOf,
     Role,
     check_name,
     check_role,
@@ -76,12 +79,6 @@ from strongroom.net.identities.revocation_list import (
 )
 from strongroom.net.identities.revocations import Revocations, install_list
 from strongroom.net.identities.trust import Trust, fingerprint, host_names, roots_of
-from strongroom.printable import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from strongroom.net.identities.peer import ClientOf
 
 LIFETIME_DAYS: dict[Role, int] = {"agent": 30, "director": 90, "storage": 90, "operator": 90}
 # What was issued longer ago than this has expired, so that it need not be revoked any more.
@@ -190,7 +187,7 @@ class Authority:
         try:
             place.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UsageError(f"{printable(place)} is not UTF-8; name another folder") from error
+            raise UsageError(f"{printable(place)} is not UTF-8; choose another folder") from error
         request = certificate_request(key_pem, name)
         certificate_pem = self.issue(
             request, name, role, hosts, lifetime_days, os.fsdecode(place), clients
@@ -337,7 +334,7 @@ class Authority:
         """A certificate and its record; with the lock held."""
         of_name = [e for e in files.read_issued(self.folder) if (e.role, e.name) == (role, name)]
         revoked = self.revoked().names.get((role, name))
-        now, sure = _now(), self.sure_ns() // SECOND_NS
+        now, sure = clock.now_ns() // SECOND_NS, self.sure_ns() // SECOND_NS
         # Later than all others of the name and than what is revoked of it, whatever the clock says.
         order = max(
             min(now, sure),
@@ -347,12 +344,9 @@ class Authority:
         builder = build_certificate(
             self._root,
             public_key,
-            role,
-            name,
-            hosts,
+            Holder(role, name, hosts, clients),
             timedelta(days=min(days + abs(now - sure) / 86400, GREATEST_LIFETIME_DAYS)),
             datetime.fromtimestamp(min(now, sure), UTC),
-            clients,
             order,
         )
         signed = builder.sign(self.load_key(), SHA256())
@@ -394,10 +388,6 @@ class Authority:
         if self._key is None:
             self._key = files.read_root_key(self.folder, self._passphrase)
         return self._key
-
-
-def _now() -> int:
-    return clock.now_ns() // SECOND_NS
 
 
 def _unknown(name: str) -> UsageError:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -24,13 +24,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
-from strongroom import clock
-from strongroom.clock import SECOND_NS
-from strongroom.errors import DamageError, UsageError, WrongKeyError
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import DamageError, UsageError, WrongKeyError
 from strongroom.net.identities.private_files import SECRET_MODE, read_bounded, write_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 ROOT = b"root.pem"
 ROOT_KEY = b"root.key"

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -16,12 +17,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from strongroom import clock
-from strongroom.clock import SECOND_NS
-from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.peer import (
     BACKDATED,
     SERVER_ROLES,
+    ClientOf,
     Role,
     check_name,
     client_uri,
@@ -31,11 +33,6 @@ from strongroom.net.identities.peer import (
     new_serial,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from strongroom.net.identities.peer import ClientOf
-
 _ROOT_LIFETIME = timedelta(days=20 * 365)
 # It is later than this, whatever a clock says on the day of the installation.
 _THE_PAST = datetime(2026, 1, 1, tzinfo=UTC)
@@ -43,37 +40,39 @@ _GREATEST_REQUEST_BYTES = 16 << 10
 _HOST_NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
 
 
-def current_time() -> datetime:
-    """Now, UTC, to the second, as certificates have it."""
-    return datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC)
+@dataclass(frozen=True)
+class Holder:
+    """Whose a certificate is. clients: which client an agent is."""
+
+    role: Role
+    name: str
+    hosts: Sequence[str] = ()
+    clients: Sequence[ClientOf] = ()
 
 
 def build_certificate(
     root: x509.Certificate,
     public_key: ec.EllipticCurvePublicKey,
-    role: Role,
-    name: str,
-    hosts: Sequence[str],
+    holder: Holder,
     lifetime: timedelta,
     issued: datetime,
-    clients: Sequence[ClientOf] = (),
     order: int = 0,
 ) -> x509.CertificateBuilder:
     """A certificate without its signature, from `issued` on; it never outlives the root's.
 
-    clients: which client an agent is. order: see `order_of`, 0 for the second of `issued`. Raises
-    UsageError for an impossible name or host.
+    order: see `order_of`, 0 for the second of `issued`. Raises UsageError for an impossible name or
+    host.
     """
     builder = (
         x509.CertificateBuilder()
-        .subject_name(_common_name(check_name(name)))
+        .subject_name(_common_name(check_name(holder.name)))
         .issuer_name(root.subject)
         .public_key(public_key)
         .serial_number(new_serial(order or int(issued.timestamp())))
         .not_valid_before(issued - BACKDATED)
         .not_valid_after(min(issued + lifetime, root.not_valid_after_utc))
     )
-    return _with_extensions(builder, root, public_key, role, name, hosts, clients)
+    return _with_extensions(builder, root, public_key, holder)
 
 
 def _common_name(name: str) -> x509.Name:
@@ -104,14 +103,12 @@ def _with_extensions(
     builder: x509.CertificateBuilder,
     root: x509.Certificate,
     public_key: ec.EllipticCurvePublicKey,
-    role: Role,
-    name: str,
-    hosts: Sequence[str],
-    clients: Sequence[ClientOf],
+    holder: Holder,
 ) -> x509.CertificateBuilder:
-    uris = [holder_uri(role, name), *map(client_uri, clients if role == "agent" else ())]
+    role, name = holder.role, holder.name
+    uris = [holder_uri(role, name), *map(client_uri, holder.clients if role == "agent" else ())]
     names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri) for uri in uris]
-    known = list(dict.fromkeys(hosts))
+    known = list(dict.fromkeys(holder.hosts))
     if role in SERVER_ROLES and name not in known and _HOST_NAME.fullmatch(name):
         known.append(name)
     names += [_general_name(host) for host in known]
@@ -146,7 +143,7 @@ def _general_name(host: str) -> x509.GeneralName:
 def root_certificate(key: ec.EllipticCurvePrivateKey, name: str) -> x509.Certificate:
     """The certificate of a new authority, signed by itself."""
     # An authority cannot be replaced, so a clock that is wrong when it is made must not matter.
-    now = max(current_time(), _THE_PAST)
+    now = max(datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC), _THE_PAST)
     subject = x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Strongroom"),

@@ -1,4 +1,4 @@
-"""When people are told that a certificate or token ends soon.
+"""When people are notified that a certificate or token ends soon.
 
 Certificates are renewed by their holders after two thirds of their life, and what lives only weeks
 would always end soon: so the warning comes in the last quarter of a life at the earliest.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from strongroom.clock import SECOND_NS
+from strongroom.base.clock import SECOND_NS
 
 # Unless the director's Expiry Warning says otherwise.
 WARNING_SECONDS: Final = 14 * 86400

@@ -4,7 +4,7 @@ A token is 32 random bytes and the fingerprint of the authority, as text. Only i
 the name of a file that states what the token permits, and who has used it. Each use is counted
 under a lock on the folder, so that concurrent attempts never exceed the count.
 
-Whoever has used a token may do so again with the same key until the token expires: what was
+Anyone who has used a token may do so again with the same key until the token expires: what was
 interrupted is repeated. With another key the name is taken.
 """
 
@@ -15,15 +15,16 @@ import contextlib
 import fcntl
 import os
 import re
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from blake3 import blake3
 
-from strongroom import clock
-from strongroom.clock import SECOND_NS, utc_text
-from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS, utc_text
+from strongroom.base.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.peer import Role, check_name, check_role
 from strongroom.net.identities.private_files import (
     SECRET_MODE,
@@ -31,9 +32,6 @@ from strongroom.net.identities.private_files import (
     sync_folder,
     write_file,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 GREATEST_USES = 10_000
 # How often one machine may repeat what was interrupted.
@@ -268,7 +266,7 @@ def token_id(text: str) -> str:
 
 
 def fingerprint_in(text: str) -> str:
-    """The authority's fingerprint that a token holds. Raises UsageError for what is no token."""
+    """The authority's fingerprint that a token holds. Raises UsageError for what is not a token."""
     coded = text.removeprefix(_PREFIX)
     try:
         data = base64.b64decode(coded + "=" * (-len(coded) % 4), altchars=b"-_", validate=True)
@@ -276,7 +274,7 @@ def fingerprint_in(text: str) -> str:
         data = b""
     if coded == text or len(data) != _SECRET_SIZE + _FINGERPRINT_SIZE:
         raise UsageError(
-            f"this is no enrolment token: one begins with {_PREFIX} and is made by "
+            f"this is not an enrolment token: one begins with {_PREFIX} and is made by "
             "`strongroom ca token`; was a part of it left out?"
         )
     return data[_SECRET_SIZE:].hex()

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from blake3 import blake3
 from cryptography.hazmat.primitives import serialization
 
-from strongroom.clock import SECOND_NS
-from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import PeerRefusedError, UsageError
+from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.certificate_forms import requested_key
-from strongroom.net.identities.peer import check_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from strongroom.net.identities.authority import Authority
-    from strongroom.net.identities.enrolment_tokens import TokenUse
-    from strongroom.net.identities.peer import ClientOf
+from strongroom.net.identities.enrolment_tokens import TokenUse
+from strongroom.net.identities.peer import ClientOf, check_name
 
 
 def new_certificate(
@@ -44,7 +39,7 @@ def new_certificate(
     permitted(authority, token, name, key)
     use = authority.tokens.use(token, name, key)
     if use.new_client:
-        # Whoever has one would get the new client's keys by renewing it.
+        # Anyone who has one would get the new client's keys by renewing it.
         with suppress(UsageError):
             authority.revoke(name)
     return authority.issue(request_pem, name, use.role, use.hosts, clients=clients(use))

@@ -17,20 +17,20 @@ import contextlib
 import fcntl
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from strongroom import clock
-from strongroom.clock import SECOND_NS
-from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.peer import Peer, common_name, malformed, peer_of, renewal_due_at
 from strongroom.net.identities.private_files import (
     PUBLIC_MODE,
@@ -42,9 +42,6 @@ from strongroom.net.identities.private_files import (
 )
 from strongroom.net.identities.revocations import Revocations
 from strongroom.net.identities.trust import Trust, roots_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _CERTIFICATE = b"certificate.pem"
 _KEY = b"key.pem"
@@ -171,8 +168,6 @@ def certificate_request(key_pem: bytes, name: str) -> bytes:
 
 def verify_signature(certificate: x509.Certificate, signature: bytes, data: bytes) -> bool:
     """Whether `signature` is that of `data` by the certificate's holder (`Identity.sign`)."""
-    from cryptography.exceptions import InvalidSignature
-
     key = certificate.public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey):
         return False
@@ -195,9 +190,9 @@ def store_identity(
     try:
         certificate = x509.load_pem_x509_certificate(certificate_pem)
     except malformed() as error:
-        raise UsageError(f"the certificate that came is damaged: {error}") from error
+        raise UsageError(f"the new certificate is damaged: {error}") from error
     if not _fits(key_pem, certificate):
-        raise UsageError("the certificate that came is for another key; ask for it again")
+        raise UsageError("the new certificate is for another key; request it again")
     make_private_folder(place)
     with _locked(place):
         with contextlib.suppress(UsageError, *malformed()):
@@ -236,7 +231,7 @@ def _fitting_key(folder: bytes, certificate: x509.Certificate) -> bytes | None:
     key_pem = _read(folder, _KEY)
     if os.stat(key_path).st_mode & stat.S_IRWXO:
         shown = os.fsdecode(key_path)
-        raise UsageError(f"anybody may read {shown}: run `chmod 600 {shown}` and renew it")
+        raise UsageError(f"anyone may read {shown}: run `chmod 600 {shown}` and renew it")
     return key_pem if _fits(key_pem, certificate) else None
 
 

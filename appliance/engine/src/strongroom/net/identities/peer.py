@@ -3,7 +3,7 @@
 A certificate names its holder by one URI among its alternative names, `strongroom://ROLE/NAME`,
 with the name percent-encoded; the common name repeats it for display. The certificate of an agent
 also says which client it is in each repository, `strongroom-client://REPOSITORY/CLIENT` (two ids in
-hexadecimal): whoever stores objects knows no keys, and compares the ids in them with these.
+hexadecimal): anyone who stores objects knows no keys, and compares the ids in them with these.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from urllib.parse import quote, unquote
 
-from strongroom import clock
-from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.base import clock
+from strongroom.base.errors import PeerRefusedError, UsageError
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -25,6 +25,8 @@ ROLES: tuple[Role, ...] = get_args(Role)
 # Roles that accept connections; only their certificates are valid for servers.
 SERVER_ROLES: frozenset[str] = frozenset(("director", "storage"))
 LOCAL_ROLE = "local"
+# Of a peer that may only add: over ssh, where no certificate says anything.
+APPEND_ONLY_ROLE = "append-only"
 GREATEST_NAME_LENGTH = 127
 # A certificate is valid from this long before its issue, so that a machine whose clock is days
 # behind can use it at once.
@@ -85,7 +87,7 @@ def check_role(role: str) -> Role:
     for known in ROLES:
         if role == known:
             return known
-    raise UsageError(f"{role!r} is no role; there are {', '.join(ROLES)}")
+    raise UsageError(f"{role!r} is not a role; there are {', '.join(ROLES)}")
 
 
 def holder_uri(role: Role, name: str) -> str:
@@ -158,7 +160,7 @@ def new_serial(order: int) -> int:
 
 
 def order_of(certificate: Certificate) -> int:
-    """Which of two certificates of a name was issued later, whatever the clock said: the greater.
+    """Which of two certificates of a name was issued later, whatever the clock showed: the greater.
 
     It is the second of the issue since 1970, or later where the clock had been ahead. The serial
     number holds it; certificates of earlier versions have it in their beginning alone.
@@ -209,4 +211,4 @@ def parse_certificate(der: bytes) -> Certificate:
     try:
         return x509.load_der_x509_certificate(der)
     except malformed() as error:
-        raise PeerRefusedError(f"what was shown as a certificate is none ({error})") from error
+        raise PeerRefusedError(f"invalid certificate ({error})") from error

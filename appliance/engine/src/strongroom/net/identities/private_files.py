@@ -11,8 +11,8 @@ import errno
 import os
 import stat
 
-from strongroom import clock
-from strongroom.errors import UsageError
+from strongroom.base import clock
+from strongroom.base.errors import UsageError
 
 SECRET_MODE = 0o600
 PUBLIC_MODE = 0o644
@@ -26,7 +26,7 @@ def write_file(path: bytes, data: bytes, mode: int) -> None:
     """
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise OSError(errno.EINVAL, "it is there and is no file; name another", path)
+            raise OSError(errno.EINVAL, "it is there and is not a file; name another", path)
     folder, name = os.path.split(path)
     beside = os.path.join(folder, b".%s.%s" % (name, clock.random_bytes(6).hex().encode()))
     descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

@@ -14,21 +14,18 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from strongroom.decoding import decode
-from strongroom.errors import PeerRefusedError, UsageError
-from strongroom.net.identities.peer import malformed
+from strongroom.base.decoding import decode
+from strongroom.base.errors import PeerRefusedError, UsageError
+from strongroom.net.identities.peer import Peer, malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.x509 import Certificate
-
-    from strongroom.net.identities.peer import Peer
 
 # Room for twenty thousand names; it fits into an answer of the director.
 GREATEST_LIST_BYTES: Final = 2 << 20
@@ -122,7 +119,7 @@ def parse_list(pem: bytes, roots: Sequence[Certificate]) -> RevocationList:
             raise PeerRefusedError("it is not signed by our authority")
         found = decode(body, _Body, "its text", PeerRefusedError)
     except (PeerRefusedError, binascii.Error) as error:
-        raise PeerRefusedError(f"this is no list of revoked certificates: {error}") from error
+        raise PeerRefusedError(f"this is not a list of revoked certificates: {error}") from error
     if found.version != _VERSION:
         raise PeerRefusedError("the list of revoked certificates is of a later version: upgrade")
     return RevocationList(found.number, found.names)

@@ -1,10 +1,10 @@
 """Revoked certificates: the authority's signed list in a file, kept current.
 
-Whenever it is asked for, the file is looked at, and read again when it was replaced: a revocation
+Whenever it is asked for, the file is checked, and read again when it was replaced: a revocation
 is in force from then on. A running daemon never forgets a revocation: a list
 without the authority's signature, or older than the one known, does not replace that.
 
-While the list is missing, too large, damaged or older, `fault` says so, and nobody new is trusted
+While the list is missing, too large, damaged or older, `fault` says so, and no one new is trusted
 (`refusal`): nothing is known then about what was revoked since. Who is known already stays, unless
 the last good list revokes it (`is_revoked`).
 
@@ -16,9 +16,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from strongroom.errors import PeerRefusedError, UsageError
+from strongroom.base.errors import PeerRefusedError, UsageError
+from strongroom.net.identities.peer import Peer
 from strongroom.net.identities.private_files import PUBLIC_MODE, read_bounded, write_file
 from strongroom.net.identities.revocation_list import (
     GREATEST_LIST_BYTES,
@@ -27,11 +29,7 @@ from strongroom.net.identities.revocation_list import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cryptography.x509 import Certificate
-
-    from strongroom.net.identities.peer import Peer
 
 _NONE_YET: Final = -1
 
@@ -66,7 +64,7 @@ class Revocations:
                 f"the certificate of {peer} (serial {peer.serial}) was revoked; enrol it anew "
                 "if that was a mistake"
             )
-        return self._fault and f"nobody new is let in: {self._fault}"
+        return self._fault and f"no new connections are accepted: {self._fault}"
 
     def _current(self) -> RevocationList:
         with self._lock:
@@ -92,7 +90,7 @@ class Revocations:
         if fault != self._fault:
             self._fault = fault
             if fault:
-                _log.error("nobody new is let in: %s", fault)
+                _log.error("no new connections are accepted: %s", fault)
             else:
                 _log.warning("the list of revoked certificates can be used again")
 

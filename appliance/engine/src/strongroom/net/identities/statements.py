@@ -14,23 +14,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import msgspec
 
-from strongroom import clock
-from strongroom.clock import SECOND_NS
-from strongroom.decoding import decode
-from strongroom.errors import PeerRefusedError, UsageError
-from strongroom.net.identities.identity import verify_signature
-from strongroom.net.identities.peer import parse_certificate
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.decoding import decode
+from strongroom.base.errors import PeerRefusedError, UsageError
+from strongroom.net.identities.identity import Identity, verify_signature
+from strongroom.net.identities.peer import Peer, parse_certificate
 from strongroom.net.identities.trust import Trust
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from strongroom.net.identities.identity import Identity
-    from strongroom.net.identities.peer import Peer
 
 GREATEST_TEXT_LENGTH = 64 << 10
 GREATEST_LIFETIME_SECONDS = 31 * 86400
@@ -126,7 +121,7 @@ def verify_statement(
         raise PeerRefusedError("the statement shown is too large")
     parts = text.split(".")
     if len(parts) != 3:
-        raise PeerRefusedError("what was shown is no statement")
+        raise PeerRefusedError("invalid statement")
     encoded, certificate, signature = map(_bytes_of, parts)
     peer = trust.judge(certificate, roles)
     signed = _signed_bytes(certificate, encoded)
@@ -165,7 +160,7 @@ def _bytes_of(text: str) -> bytes:
     try:
         data = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     except ValueError as error:
-        raise PeerRefusedError("what was shown is no statement") from error
+        raise PeerRefusedError("invalid statement") from error
     if _text_of(data) != text:
-        raise PeerRefusedError("what was shown is no statement")
+        raise PeerRefusedError("invalid statement")
     return data

@@ -6,23 +6,20 @@ and signed statements accept exactly the same peers.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from strongroom import clock
-from strongroom.clock import SECOND_NS
-from strongroom.errors import PeerRefusedError
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import PeerRefusedError
 from strongroom.net.identities.peer import SERVER_ROLES, Peer, malformed, parse_certificate, peer_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from strongroom.net.identities.revocations import Revocations
+from strongroom.net.identities.revocations import Revocations
 
 # Our certificates have about 700 bytes; those from the network may not be much larger.
 GREATEST_CERTIFICATE_BYTES = 8 << 10
@@ -31,7 +28,7 @@ GREATEST_CERTIFICATE_BYTES = 8 << 10
 class Trust:
     """Verifies certificates against the roots in `authority_pem`; UsageError if those are bad.
 
-    `revocations`: consulted at every verification, where given; nobody is trusted while its list
+    `revocations`: consulted at every verification, where given; no one is trusted while its list
     cannot be used.
     """
 
@@ -118,8 +115,6 @@ def host_names(certificate: x509.Certificate) -> list[str]:
 
 def fingerprint(certificate: x509.Certificate) -> str:
     """SHA-256 of a certificate in hexadecimal: the authority's fingerprint."""
-    from cryptography.hazmat.primitives.hashes import SHA256
-
     return certificate.fingerprint(SHA256()).hex()
 
 
@@ -132,8 +127,8 @@ def authority_with_fingerprint(pem: bytes, expected: str) -> bytes:
     found = fingerprint(roots_of(pem)[0])
     if len(roots_of(pem)) != 1 or found != wanted:
         raise PeerRefusedError(
-            f"the authority's fingerprint is {found}, not {wanted or 'stated'}: this is not the "
-            "director that you meant, or the connection is intercepted"
+            f"the authority's fingerprint is {found}, not {wanted or 'stated'}: this is another "
+            "director, or the connection is intercepted"
         )
     return pem
 
@@ -151,9 +146,9 @@ def _check_form(certificate: x509.Certificate) -> None:
     try:
         limits = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     except malformed() as error:
-        raise PeerRefusedError("the certificate shown does not say what it is for") from error
+        raise PeerRefusedError("the certificate has no role") from error
     if limits.ca:
-        raise PeerRefusedError("what was shown is an authority's certificate, not a daemon's")
+        raise PeerRefusedError("the peer sent an authority's certificate, not a daemon's")
 
 
 def _check_moment(certificate: x509.Certificate, peer: Peer) -> None:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strongroom.errors import (
+from strongroom.base.errors import (
     CancelledError,
     ConnectionLostError,
     ProtocolError,
@@ -36,10 +37,9 @@ from strongroom.net.storage.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from typing_extensions import Buffer
 
+    from strongroom.engine.stores.shared_counts import Traffic
     from strongroom.net.channels.channel import Channel, Security
 
 MOST_IN_FLIGHT: Final = 64
@@ -54,7 +54,7 @@ _ASKING_FOR_DATA: Final = frozenset(
     (
         FrameType.LIST,
         FrameType.GET,
-        FrameType.DOUBTED,
+        FrameType.UNVERIFIED,
         FrameType.OWNERS,
         FrameType.METRICS,
         FrameType.PROBE,
@@ -98,7 +98,7 @@ class Request(NamedTuple):
 
 
 class StorageClient:
-    """See the module's docstring. Any failure of the connection is final."""
+    """Requests to a storage daemon, sent ahead. Any failure of the connection is final."""
 
     def __init__(
         self,
@@ -106,11 +106,13 @@ class StorageClient:
         hello: StorageHello,
         location: str,
         most_in_flight: int = MOST_IN_FLIGHT,
+        traffic: Traffic | None = None,
     ) -> None:
         """Sends the greeting without waiting; the first request learns the answer."""
         self._channel = channel
         self._location = location
         self._most_in_flight = most_in_flight
+        self._traffic = traffic
         self._sending = threading.Lock()
         self._condition = threading.Condition()
         self._expected: deque[StorageAnswer] = deque()
@@ -241,6 +243,8 @@ class StorageClient:
                 answer.request_id = request_id
                 self._expected.append(answer)
         size = memoryview(request.payload).nbytes
+        if self._traffic is not None:
+            self._traffic.count(int(answer is not None), size)
         start = encode_start(request.type, flags, request_id, encoded, size)
         try:
             if size and is_verified:
@@ -295,6 +299,8 @@ class StorageClient:
                 raise ProtocolError("the storage daemon sent more than was requested")
             if start.payload_size:
                 answer.parts.append(self._channel.receive_exactly(start.payload_size))
+                if self._traffic is not None:
+                    self._traffic.count(received_bytes=start.payload_size)
             self._take(answer, start.type, header)
         except BaseException as error:
             broken = self._broken_by(error)

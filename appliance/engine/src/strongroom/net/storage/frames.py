@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from strongroom.errors import ProtocolError
+from strongroom.base.errors import ProtocolError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

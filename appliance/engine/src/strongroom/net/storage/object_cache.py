@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
-from strongroom import clock
-from strongroom.content.digests import is_object_name, object_name
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from strongroom.stores.store import Kind
+from strongroom.base import clock
+from strongroom.engine.content.digests import is_object_name, object_name
+from strongroom.engine.repository.cache_folder import keep_to_limit
+from strongroom.engine.stores.store import Kind
 
 
 class ObjectCache:
@@ -24,6 +21,7 @@ class ObjectCache:
 
     def __init__(self, folder: bytes) -> None:
         self._folder = folder
+        self._has_written = False
 
     def get(self, kind: Kind, name: str) -> bytes | None:
         """The whole object, or None."""
@@ -53,6 +51,7 @@ class ObjectCache:
                 with open(temporary, "xb") as file:
                     file.write(data)
                 os.replace(temporary, path)
+                self._has_written = True
             except OSError:
                 os.unlink(temporary)
 
@@ -63,6 +62,12 @@ class ObjectCache:
             for entry in os.listdir(folder):
                 if os.fsdecode(entry) not in names and b"." not in entry:
                     os.unlink(os.path.join(folder, entry))
+
+    def close(self) -> None:
+        """Keep the cache folder of which this is a part, FOLDER/storage/NAME, below its limit."""
+        if self._has_written:
+            self._has_written = False
+            keep_to_limit(os.path.dirname(os.path.dirname(self._folder)))
 
     def _path(self, kind: Kind, name: str) -> bytes:
         return os.path.join(self._folder, kind.encode(), name.encode())

@@ -1,27 +1,20 @@
-"""How the place of a repository is named, and how to connect to a storage daemon.
+"""The stores of places that speak the storage protocol: daemons, and hosts that ssh reaches.
 
-    /mnt/backup/repository                                    a folder
-    unix:/run/strongroom-storage/storage.sock[#REPOSITORY]    on the daemon's own machine
-    strongroom://HOST[:PORT][/REPOSITORY]                     by TCP, with a certificate
-
-REPOSITORY is the name of the daemon's device or the id of the repository; without, its first one.
-Users of other programs write places like `sftp:user@host:/x` or `s3:bucket`. They are rejected: as
-a folder of that name they would hold a backup that nobody meant to be here.
+`strongroom.engine.stores.place` says how they are named. A connection is made at first use, and
+again after a fork.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from strongroom.errors import UsageError
+from strongroom.base.errors import UsageError
+from strongroom.base.printable import printable
+from strongroom.engine.stores.place import RemoteLocation, SshLocation, place_of
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
-from strongroom.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,68 +23,19 @@ if TYPE_CHECKING:
     from strongroom.net.control.messages import TlsMode
     from strongroom.net.identities.identity import Identity
 
-USUAL_PORT: Final = 9103
-_UNIX: Final = "unix:"
-_NETWORK: Final = "strongroom://"
-# A colon before the first slash: a scheme, or a host as scp and rsync write it.
-_ELSEWHERE: Final = re.compile(r"[^/]+:")
-_SUPPORTED: Final = (
-    "a repository is a folder, or at a storage daemon: strongroom://HOST:PORT or unix:SOCKET"
-)
 
-
-@dataclass(frozen=True, slots=True)
-class RemotePlace:
-    """Where a storage daemon is: a socket's path, or address and port."""
-
-    text: str
-    socket_path: str
-    address: str
-    port: int
-    repository: str
-
-
-def is_remote(place: str) -> bool:
-    """Whether a repository is named in one of these ways."""
-    return place.startswith((_UNIX, _NETWORK))
-
-
-def folder_of(place: str) -> str:
-    """The folder that a place names. Raises UsageError for what is no folder."""
-    shown = printable(place)
-    if _ELSEWHERE.match(place):
+def parse_place(text: str) -> RemoteLocation:
+    """The storage daemon that `text` names. Raises UsageError, also for any other place."""
+    place = place_of(text)
+    if not isinstance(place, RemoteLocation):
         raise UsageError(
-            f"{shown} names a protocol or a host that is not supported; {_SUPPORTED} (a folder "
-            f"whose name holds a colon is written ./NAME)"
-        )
-    if place.startswith("~"):
-        raise UsageError(
-            f"{shown} is no path: the shell did not replace the ~; write $HOME (or ./{shown})"
+            f"{printable(text)}: a storage daemon is named as strongroom://HOST:PORT or unix:SOCKET"
         )
     return place
 
 
-def parse_place(place: str) -> RemotePlace:
-    """Parse a name of one of these forms. Raises UsageError."""
-    if place.startswith(_UNIX):
-        path, _, repository = place[len(_UNIX) :].partition("#")
-        if not path.startswith("/"):
-            raise UsageError(
-                f"{printable(place)}: the socket's path is absolute, as in unix:/run/x.sock"
-            )
-        return RemotePlace(place, path, "", 0, repository)
-    try:
-        parts = urlsplit(place)
-        port = parts.port or USUAL_PORT
-    except ValueError as error:
-        raise UsageError(f"{printable(place)}: {error}") from error
-    if not place.startswith(_NETWORK) or not parts.hostname or parts.username or parts.query:
-        raise UsageError(f"{printable(place)}: a storage daemon is named as strongroom://HOST:PORT")
-    return RemotePlace(place, "", parts.hostname, port, unquote(parts.path.strip("/")))
-
-
 def open_socket(
-    place: RemotePlace, *, cache_folder: bytes | None = None, view_as: str = ""
+    place: RemoteLocation, *, cache_folder: bytes | None = None, view_as: str = ""
 ) -> RemoteStore:
     """The store behind a daemon's local socket; connected at first use."""
 
@@ -101,11 +45,11 @@ def open_socket(
         return connect_local(place.socket_path)
 
     hello = StorageHello(PROTOCOL_VERSION, place.repository, view_as=view_as)
-    return RemoteStore(place.text, connect, hello, _own_cache(cache_folder, place))
+    return RemoteStore(place.text, connect, hello, _own_cache(cache_folder, place.text))
 
 
 def open_network(
-    place: RemotePlace,
+    place: RemoteLocation,
     load_identity: Callable[[], Identity],
     *,
     server_name: str = "",
@@ -137,13 +81,24 @@ def open_network(
         )
 
     hello = StorageHello(PROTOCOL_VERSION, place.repository, job, grant, view_as)
-    cache = _own_cache(cache_folder, place)
+    cache = _own_cache(cache_folder, place.text)
     return RemoteStore(place.text, connect, hello, cache, is_far=True)
 
 
-def _own_cache(folder: bytes | None, place: RemotePlace) -> bytes | None:
+def open_ssh(place: SshLocation, *, cache_folder: bytes | None = None) -> RemoteStore:
+    """The store of a folder behind ssh, served by `strongroom serve` there."""
+
+    def connect() -> Channel:
+        from strongroom.net.channels.ssh_channel import connect_ssh
+
+        return connect_ssh(place)
+
+    cache = _own_cache(cache_folder, place.text)
+    return RemoteStore(place.text, connect, StorageHello(PROTOCOL_VERSION), cache, is_far=True)
+
+
+def _own_cache(folder: bytes | None, place: str) -> bytes | None:
     if folder is None:
         return None
-    # Objects missing from a listing leave the cache, so each repository has a cache of its own.
-    name = blake3(place.text.encode()).hexdigest(8)
-    return folder + b"/storage/" + name.encode()
+    # Objects missing from a listing leave the cache, so each repository has its own cache.
+    return folder + b"/storage/" + blake3(place.encode()).hexdigest(8).encode()

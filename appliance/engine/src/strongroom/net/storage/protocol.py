@@ -16,9 +16,9 @@ HELLO   Hello           -> Welcome       the identity was established by the cha
     COMMIT  CommitUpload    -> whether the name was free
     ABORT   upload number
     DELETE  ObjectName, SYNC, PREPARE, REMOVE_ABANDONED, LIMIT bytes a second of this job
-    DOUBTED kind            -> PARTs: msgpack of names that the appliance has not verified
+    UNVERIFIED kind            -> PARTs: msgpack of names that the appliance has not verified
     FALSE   kind            -> PARTs: msgpack of names that were found false
-    VOUCH   Vouching        the appliance's verdict on objects: verified, or false
+    VOUCH   Verdicts        the appliance's verdict on objects: verified, or false
     METRICS                 -> PART: text for Prometheus
     OWNERS  kind            -> PARTs: msgpack of [[name, who stored it], ...], "" for the appliance
     PROBE   Probe, bytes to discard -> PARTs: as many bytes as were asked for; measures the way
@@ -32,10 +32,10 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from strongroom import decoding
-from strongroom.content.digests import is_object_name
-from strongroom.errors import ProtocolError
-from strongroom.stores.store import Kind, ObjectInfo
+from strongroom.base import decoding
+from strongroom.base.errors import ProtocolError
+from strongroom.engine.content.digests import is_object_name
+from strongroom.engine.stores.store import Kind, ObjectInfo
 
 PROTOCOL_VERSION = 1
 # How many bytes of an object go into one frame.
@@ -69,7 +69,7 @@ class FrameType(enum.IntEnum):
     PREPARE = 11
     REMOVE_ABANDONED = 12
     LIMIT = 13
-    DOUBTED = 14
+    UNVERIFIED = 14
     VOUCH = 15
     METRICS = 16
     OWNERS = 17
@@ -149,7 +149,7 @@ class CommitUpload(Header, frozen=True):
     mode: PutMode
 
 
-class Vouching(Header, frozen=True):
+class Verdicts(Header, frozen=True):
     """Objects of a kind that were verified, or found false: those are hidden from everybody."""
 
     kind: Kind
@@ -171,7 +171,7 @@ class Probe(Header, frozen=True):
 
 
 class RequestFailure(Header, frozen=True):
-    """Why a request was not done; `error_id` as in strongroom.errors."""
+    """Why a request was not done; `error_id` as in strongroom.base.errors."""
 
     error_id: str
     message: str

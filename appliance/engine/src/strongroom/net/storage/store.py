@@ -6,7 +6,7 @@ every call of the store object raises ConnectionLostError. The job fails, and it
 what was stored by the index and the packs, and does not send it again.
 
 Any thread may use the store; each writer belongs to one thread at a time. `reopen` after a fork
-makes a connection of its own and leaves the inherited one alone. Connections are made at first use.
+makes its own connection and leaves the inherited one alone. Connections are made at first use.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from strongroom.engine.stores.capabilities import own_capability
 from strongroom.net.storage.client import StorageClient
-from strongroom.net.storage.connections_ahead import ConnectionsAhead
 from strongroom.net.storage.object_cache import ObjectCache
 from strongroom.net.storage.protocol import (
     LARGEST_PART_BYTES,
@@ -28,32 +28,33 @@ from strongroom.net.storage.protocol import (
     PutObject,
     SharedCharge,
     StorageHello,
-    Vouching,
+    Verdicts,
     decode,
     decode_info,
     decode_infos,
     decode_names,
 )
-from strongroom.net.storage.read_ahead import ReadAhead
-from strongroom.net.storage.series import RequestSeries
-from strongroom.net.storage.speculative_requests import (
+from strongroom.net.storage.read_ahead import (
     AT_FIRST,
+    ConnectionsAhead,
+    ReadAhead,
     RequestsAhead,
+    RequestSeries,
     SpeculativeRequest,
     after_lease,
     after_renewal,
 )
 from strongroom.net.storage.writer import RemoteWriter
-from strongroom.stores.capabilities import own_capability
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from typing_extensions import Buffer
 
+    from strongroom.engine.stores.shared_counts import Traffic
+    from strongroom.engine.stores.store import Kind, ObjectInfo
     from strongroom.net.channels.channel import Channel, Security
     from strongroom.net.storage.client import StorageAnswer
-    from strongroom.stores.store import Kind, ObjectInfo
 
 _Capability = TypeVar("_Capability")
 
@@ -63,7 +64,7 @@ _CACHED: Final = frozenset(("index", "snapshots"))
 
 
 class RemoteStore:
-    """A `strongroom.stores.store.Store` behind a connection."""
+    """A `strongroom.engine.stores.store.Store` behind a connection."""
 
     def __init__(
         self,
@@ -80,12 +81,13 @@ class RemoteStore:
         `is_far`: connections to the daemon have latency, so a job's usual requests are sent ahead.
         `client`: an existing connection.
         """
-        self._location = location
+        self.location = location
         self._connect = connect
         self._hello = hello
         self._cache_folder = cache_folder
         self._cache = None if cache_folder is None else ObjectCache(cache_folder)
         self._is_far = is_far
+        self.traffic: Traffic | None = None
         self._requests_ahead = RequestsAhead()
         self._lease = ""
         self._series: RequestSeries | None = None
@@ -96,11 +98,6 @@ class RemoteStore:
         self._reading = threading.Lock()
         self._ahead: dict[Kind, ReadAhead] = {}
         self._latest: tuple[str, bytes] | None = None
-
-    @property
-    def location(self) -> str:
-        """As the user names it."""
-        return self._location
 
     @property
     def security(self) -> Security:
@@ -185,12 +182,12 @@ class RemoteStore:
         """Everything put so far is on the daemon's stable storage when this returns."""
         self.change(FrameType.SYNC, None, following=self._lease_questions())
 
-    def doubted(self, kind: Kind) -> frozenset[str]:
+    def unverified(self, kind: Kind) -> frozenset[str]:
         """Objects of a kind that the appliance has not verified, for roles that see them."""
         if self.role == "agent":
             # An agent sees only what it stored itself and what was verified.
             return frozenset()
-        answer = self.client().ask(FrameType.DOUBTED, kind)
+        answer = self.client().ask(FrameType.UNVERIFIED, kind)
         return frozenset(name for part in answer.parts for name in decode_names(kind, part))
 
     def false(self, kind: Kind) -> frozenset[str]:
@@ -212,7 +209,7 @@ class RemoteStore:
         """Mark objects as verified, or as false and hidden; only an appliance may."""
         for start in range(0, len(names), 512):
             chosen = tuple(names[start : start + 512])
-            self.change(FrameType.VOUCH, Vouching(kind, chosen, sound))
+            self.change(FrameType.VOUCH, Verdicts(kind, chosen, sound))
 
     def charge(self, client_id: bytes, size_bytes: int) -> None:
         """Set what shared packs hold in place of a client; only on the daemon's own machine."""
@@ -257,11 +254,11 @@ class RemoteStore:
         )
 
     def capability(self, wanted: type[_Capability]) -> _Capability | None:
-        """The capabilities of a daemon: see strongroom.stores.capabilities."""
+        """The capabilities of a daemon: see strongroom.engine.stores.capabilities."""
         return own_capability(self, wanted)
 
     def reopen(self) -> RemoteStore:
-        """The same store with a connection of its own, begun now if it has latency."""
+        """The same store with its own connection, begun now if it has latency."""
         again = self._copy()
         again.connect_ahead(0, ())
         return again
@@ -299,21 +296,25 @@ class RemoteStore:
             self._copies_ahead.close()
             if self._client is not None:
                 self._client.close()
+        if self._cache is not None:
+            self._cache.close()
 
     def _copy(self, client: StorageClient | None = None) -> RemoteStore:
-        return RemoteStore(
-            self._location,
+        copy = RemoteStore(
+            self.location,
             self._connect,
             self._hello,
             self._cache_folder,
             is_far=self._is_far,
             client=client,
         )
+        copy.traffic = self.traffic
+        return copy
 
     def _dial(self) -> StorageClient:
         channel = self._connect()
         try:
-            return StorageClient(channel, self._hello, self._location)
+            return StorageClient(channel, self._hello, self.location, traffic=self.traffic)
         except BaseException:
             channel.close()
             raise

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from strongroom.errors import ConnectionLostError
+from strongroom.base.errors import ConnectionLostError
+from strongroom.engine.stores.store import Kind
 from strongroom.net.storage.protocol import (
     DIGESTED_KINDS,
     UPLOAD_PART_BYTES,
@@ -17,19 +19,16 @@ from strongroom.net.storage.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from typing_extensions import Buffer
 
     from strongroom.net.storage.client import StorageAnswer, StorageClient
-    from strongroom.stores.store import Kind
 
 # Pieces that are smaller are gathered: a frame costs two system calls at either end.
 _GATHERED_BYTES: Final = 256 << 10
 
 
 class RemoteWriter:
-    """A `strongroom.stores.store.Writer` that sends its bytes before it has a name."""
+    """A `strongroom.engine.stores.store.Writer` that sends its bytes before it has a name."""
 
     def __init__(
         self,

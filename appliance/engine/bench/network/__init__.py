@@ -1,1 +1,0 @@
-"""The benchmark of backups over the network: `python -m bench.network`."""

@@ -1,0 +1,1 @@
+"""The benchmark of backups over the network: `make bench-network`."""

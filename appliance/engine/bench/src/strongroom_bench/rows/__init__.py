@@ -1,0 +1,1 @@
+"""The rows of `make bench`: a data set each, and every program's steps on it, in turns."""

@@ -1,0 +1,1 @@
+"""Where measurements run, besides what `strongroom tune` has: other programs, slow file systems."""

@@ -1,1 +1,0 @@
-"""The steps that set a machine up. Each looks at what is there, and does what is missing."""

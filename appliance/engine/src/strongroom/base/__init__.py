@@ -1,0 +1,1 @@
+"""What every room uses: errors, time and randomness, progress, text to be shown."""

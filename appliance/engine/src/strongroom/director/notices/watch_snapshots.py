@@ -1,0 +1,84 @@
+"""Snapshots that an operator has to look at: false ones, and newest ones that a store lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from strongroom.base import clock
+from strongroom.base.clock import utc_text
+from strongroom.director.catalog.database import Catalog
+from strongroom.director.catalog.incidents import Condition
+from strongroom.director.catalog.snapshots import (
+    false_snapshots,
+    missed_snapshots,
+    missed_text,
+)
+
+TOPIC: Final = "snapshot:"
+UNKNOWN_TOPIC: Final = "unknown:"
+# Beyond that the false snapshots of a client are reported together: an agent can make any number.
+_MOST_OF_ONE: Final = 20
+
+
+def suspect_snapshots(catalog: Catalog) -> Iterator[Condition]:
+    """Those that the catalog knows of. Blocks. Raises CatalogError."""
+    now_ns = clock.now_ns()
+    counts: Counter[str] = Counter()
+    for one in reversed(false_snapshots(catalog)):
+        counts[one.client] += 1
+        if counts[one.client] > _MOST_OF_ONE:
+            continue
+        yield Condition(
+            event="false-snapshot",
+            topic=TOPIC + one.id[:64],
+            title=f"snapshot {one.id[:8]} of {one.client} is false",
+            detail=one.false_reason,
+            since_ns=now_ns,
+            job=one.job,
+            client=one.client,
+            storage=one.storage,
+        )
+    for client, count in counts.items():
+        if count > _MOST_OF_ONE:
+            yield Condition(
+                event="false-snapshot",
+                topic=f"{TOPIC}more:{client}",
+                title=f"more than {_MOST_OF_ONE} snapshots of {client} are false",
+                since_ns=now_ns,
+                client=client,
+            )
+    for one in missed_snapshots(catalog):
+        yield Condition(
+            event="snapshot-missing",
+            topic=TOPIC + one.id[:64],
+            title=f"snapshot {one.id[:8]} of {one.client} is missing from {one.storage}",
+            detail=missed_text(one),
+            since_ns=now_ns,
+            job=one.job,
+            client=one.client,
+            storage=one.storage,
+        )
+
+
+def unknown_snapshots(storage: str, made: Mapping[str, int]) -> list[Condition]:
+    """Snapshots in a repository whose runs the catalog does not know. made: id -> when it was."""
+    if not made:
+        return []
+    newest = max(made, key=made.__getitem__)
+    ends = min(made.values()), max(made.values())
+    first, last = (utc_text(time_ns)[:16].replace("T", " ") for time_ns in ends)
+    return [
+        Condition(
+            event="snapshots-unknown",
+            topic=UNKNOWN_TOPIC + storage,
+            title=f"the catalog lacks snapshots that are in storage {storage}",
+            detail=f"{len(made):,}, of {first} to {last} UTC, the newest is {newest[:16]}. Their "
+            "runs are unknown, as after a return to an older copy of the catalog",
+            remedy=f"strongroom catalog rebuild --storage {storage}; if the catalog is not an "
+            "older copy, find out first what made them",
+            since_ns=clock.now_ns(),
+            storage=storage,
+        )
+    ]

@@ -1,0 +1,118 @@
+"""Restore tickets: stored for runs, granted to their agents, removed after the runs have ended.
+
+They are tracked in memory only: tickets left behind by a crash expire, and are removed with the
+next ticket or by prune (strongroom.engine.repository.ticket_objects).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from strongroom.base.errors import (
+    ConflictError,
+    ObjectMissingError,
+    SnapshotNotFoundError,
+    StrongroomError,
+)
+from strongroom.base.printable import printable
+from strongroom.director.catalog.clients import generation_of
+from strongroom.director.context import DirectorContext
+from strongroom.director.repositories.access import own_snapshot, require_sound
+from strongroom.director.results.snapshots import Snapshot
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.restore_ticket import make_ticket
+from strongroom.engine.repository.set_aside import SetAside
+from strongroom.engine.repository.snapshots import Snapshot as StoredSnapshot
+from strongroom.engine.repository.ticket_objects import GRANT_SECONDS, TicketObject, store_ticket
+from strongroom.engine.rows.left_out import is_in_folders
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTicket:
+    """The ticket of a run: the Storage of its repository, and the name of the object."""
+
+    storage: str
+    name: str
+
+
+def remove_ticket(context: DirectorContext, ticket: StoredTicket) -> None:
+    """Remove a ticket. Blocks. Raises what reaching a repository raises."""
+    store = context.repositories.open_store(ticket.storage)
+    try:
+        store.delete("tickets", ticket.name)
+    finally:
+        store.close()
+
+
+class OpenedSnapshot(NamedTuple):
+    """What lets an agent read it.
+
+    lines: for the log, which folders the snapshot has not read, and which one has them.
+    """
+
+    ticket: TicketObject
+    grant: str
+    lines: tuple[tuple[str, str], ...]
+
+
+def open_for(
+    context: DirectorContext, snapshot: Snapshot, agent: str, paths: list[bytes]
+) -> OpenedSnapshot:
+    """Ticket (stored in the repository) and grant for an agent to read paths of a snapshot.
+
+    DamageError for one that is not of the client that the catalog says.
+    """
+    from strongroom.net.identities.statements import sign_statement
+
+    if snapshot.removed_ns:
+        raise SnapshotNotFoundError(f"snapshot {snapshot.id[:8]} was removed")
+    require_sound(snapshot)
+    if context.identity is None:
+        raise ConflictError("the director has no identity, so storage daemons would refuse it")
+    repository = context.repositories.open(snapshot.storage)
+    try:
+        try:
+            found = own_snapshot(repository, snapshot)
+        except ObjectMissingError as error:
+            raise SnapshotNotFoundError(
+                f"snapshot {snapshot.id[:8]} is not in the repository of {snapshot.storage} any "
+                "more: it was deleted there, or it is lost (see `strongroom check`)"
+            ) from error
+        receiver = repository.key.put_key(agent, generation_of(context.catalog, agent))
+        made = make_ticket(repository, found, paths, receiver)
+        ticket = store_ticket(repository.store, made)
+        lines = _unread_lines(repository, found, paths)
+    finally:
+        repository.close()
+    payload = {
+        "agent": agent,
+        "client": found.owner.hex(),
+        "snapshot": snapshot.id,
+        "ticket": ticket.name,
+    }
+    grant = sign_statement(context.identity, "restore", payload, GRANT_SECONDS)
+    return OpenedSnapshot(ticket, grant, lines)
+
+
+def _unread_lines(
+    repository: Repository, snapshot: StoredSnapshot, paths: list[bytes]
+) -> tuple[tuple[str, str], ...]:
+    from strongroom.engine.inspect.find import MOST_PATHS, newest_with
+
+    unread = [path for path in snapshot.unread if not paths or is_in_folders(path, paths)]
+    if not unread:
+        return ()
+    try:
+        found = newest_with(repository, repository.snapshots(SetAside()), snapshot, unread)
+    except StrongroomError as error:
+        # The restore itself does not need to know.
+        return (("warning", f"which snapshots have unread folders is not known: {error}"),)
+    lines = []
+    for path in unread[:MOST_PATHS]:
+        newest = found.get(path)
+        text = "no other snapshot has it"
+        if newest is not None:
+            text = f"the newest snapshot that has it is {newest.id}"
+        lines.append(("warning", f"/{printable(path)}: its backup could not list it; {text}"))
+    return tuple(lines)

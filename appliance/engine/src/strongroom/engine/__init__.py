@@ -1,0 +1,1 @@
+"""The engine: repositories, what is stored in them, and the jobs that do it."""

@@ -1,0 +1,343 @@
+"""Check a repository: every object, every reference, and if asked every stored byte.
+
+Structure: the content of each small object has the digest in its name and decodes; each pack
+exists, with the size and the footer in the index; each listing page decodes; each reference of
+each row leads to a chunk, and the lengths add up. Reading data: each pack has the digest in its
+name, each block opens, each chunk has the digest in its id. Nothing is changed.
+
+A lease keeps prune from removing what is being checked; a read-only store is checked without one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from strongroom.base import clock
+from strongroom.base.decoding import reading
+from strongroom.base.errors import DamageError, ObjectMissingError, StoreError, UnknownFormatError
+from strongroom.base.progress import NullProgress, Progress
+from strongroom.base.quantities import counted
+from strongroom.engine.check.damage import Finding, Findings
+from strongroom.engine.check.packs import PackAnswer, PackQuestion, check_pack
+from strongroom.engine.check.pages import ClientPage, PageChecker
+from strongroom.engine.check.verified_index import SoundIndex, load_sound_index
+from strongroom.engine.content.digests import is_object_name, object_name
+from strongroom.engine.processes.forked_map import ForkedMap, default_processes
+from strongroom.engine.prune.marking import Marker
+from strongroom.engine.prune.pack_usage import mark_shared
+from strongroom.engine.repository.index.shared_chunks import SharedChunks
+from strongroom.engine.repository.keys.wrapping import wrap_info
+from strongroom.engine.repository.leases import Lease, list_leases
+from strongroom.engine.repository.listing.reader import Listing
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.set_aside import is_of_one_object, problem_text
+from strongroom.engine.repository.snapshots import Snapshot
+from strongroom.engine.stores.capabilities import ProvesPromises, found_false
+
+_NO_LEASE: Final = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT))
+_RENEWAL_SECONDS: Final = 30.0
+# Fewer items than this for each process are not worth a fork.
+_LEAST_ITEMS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DataSubset:
+    """Which packs to read whole: a random share, or the number-th of several equal parts."""
+
+    share: float = 1.0
+    number: int = 1
+    parts: int = 1
+
+    def chosen(self, pack_ids: Iterable[bytes]) -> set[bytes]:
+        """The packs to read."""
+        mine = [
+            pack_id
+            for pack_id in sorted(pack_ids)
+            if int.from_bytes(pack_id[:8], "big") % self.parts == self.number - 1
+        ]
+        if self.share >= 1:
+            return set(mine)
+        chance = clock.random_choices()
+        return set(chance.sample(mine, min(len(mine), int(len(mine) * self.share) + 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """What to check. read_data: None: structure only. snapshot_ids: whole ids; () for all."""
+
+    read_data: DataSubset | None = None
+    snapshot_ids: tuple[str, ...] = ()
+    processes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What was checked and what was found; `notes` are not damage."""
+
+    snapshots: int
+    pages: int
+    rows: int
+    packs: int
+    blocks: int
+    index_objects: int
+    read_packs: int
+    read_bytes: int
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    elapsed_seconds: float
+
+
+@dataclass(slots=True)
+class _Check:
+    """A check in progress."""
+
+    repository: Repository
+    options: CheckOptions
+    progress: Progress
+    lease: Lease | None
+    findings: Findings = field(default_factory=Findings)
+    notes: list[str] = field(default_factory=list)
+    renewed: float = 0.0
+    read_packs: int = 0
+    read_bytes: int = 0
+    rows: int = 0
+
+
+def check(repository: Repository, options: CheckOptions, progress: Progress) -> CheckReport:
+    """Check a repository. KeyRightError with a put key, StoreError when the store fails."""
+    started = clock.elapsed_seconds()
+    _ = repository.restore_key
+    repository = repository.for_all_clients()
+    lease = reading_lease(repository, "check")
+    run = _Check(repository, options, progress, lease)
+    with lease or nullcontext():
+        run.renewed = clock.elapsed_seconds()
+        if lease is None:
+            run.notes.append(
+                "the repository is read-only or its disk full, so a prune elsewhere is not kept "
+                "from removing packs"
+            )
+        elif (proving := repository.store.capability(ProvesPromises)) is not None:
+            # Somebody may have put another server, or an older one, in its place.
+            proving.prove()
+        snapshots = _snapshots(run)
+        progress.message("reading the index")
+        known = load_sound_index(repository)
+        for damaged in known.damaged:
+            run.findings.add(damaged.kind, damaged.name, damaged.problem)
+        _check_keys(run)
+        _check_leases(run)
+        lost = _check_packs(run, known, snapshots)
+        pages = _check_pages(run, known, snapshots, lost)
+    return CheckReport(
+        snapshots=len(snapshots),
+        pages=pages,
+        rows=run.rows,
+        packs=len(known.index.packs()),
+        blocks=len(known.index),
+        index_objects=len(known.object_names),
+        read_packs=run.read_packs,
+        read_bytes=run.read_bytes,
+        findings=run.findings.report(),
+        notes=tuple(run.notes),
+        elapsed_seconds=clock.elapsed_seconds() - started,
+    )
+
+
+def reading_lease(repository: Repository, purpose: str) -> Lease | None:
+    """A lease for a job that only reads; None where nothing can be written."""
+    try:
+        return repository.lease(socket.gethostname(), os.getpid(), purpose)
+    except StoreError as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno in _NO_LEASE:
+            return None
+        raise
+
+
+def _renew(run: _Check) -> None:
+    # Renewed by hand: no renewing thread may exist while processes are forked.
+    now = clock.elapsed_seconds()
+    if run.lease is not None and now - run.renewed > _RENEWAL_SECONDS:
+        run.lease.require()
+        run.renewed = now
+
+
+def _snapshots(run: _Check) -> list[Snapshot]:
+    snapshots = []
+    wanted = set(run.options.snapshot_ids)
+    false = found_false(run.repository.store)
+    for info in run.repository.store.list("snapshots"):
+        if wanted and info.name not in wanted:
+            continue
+        if info.name in false:
+            run.notes.append(f"snapshot {info.name} was found false and is not checked; forget it")
+            continue
+        try:
+            snapshots.append(run.repository.snapshot(info.name))
+        except ObjectMissingError:
+            # Forgotten since it was listed.
+            continue
+        except Exception as error:
+            if not is_of_one_object(error):
+                raise
+            run.findings.add("snapshots", info.name, problem_text(error), [info.name])
+    return snapshots
+
+
+def _check_keys(run: _Check) -> None:
+    store = run.repository.store
+    for info in store.list("keys"):
+        try:
+            data = store.get("keys", info.name)
+            if object_name(data) != info.name:
+                raise DamageError("its content does not match its name")
+            wrap_info(data)
+        except ObjectMissingError:
+            continue
+        except DamageError as error:
+            run.findings.add("keys", info.name, str(error))
+
+
+def _check_leases(run: _Check) -> None:
+    for listed in list_leases(run.repository.store, run.repository.key):
+        if listed.holder is None:
+            run.findings.add(
+                "leases", listed.name, "it can't be read; prune waits until it has ended"
+            )
+
+
+def _check_packs(
+    run: _Check, known: SoundIndex, snapshots: list[Snapshot]
+) -> set[tuple[bytes, bytes]]:
+    """Check packs; the ids of blocks of which no good copy is left."""
+    index = known.index
+    present = set()
+    for info in run.repository.store.list("packs"):
+        if is_object_name(info.name):
+            present.add(bytes.fromhex(info.name))
+        else:
+            run.notes.append(f"packs/{info.name} is not a pack")
+    packs = {pack.pack_id: pack for pack in index.packs()}
+    looked_at = set(packs) | present
+    if run.options.snapshot_ids:
+        looked_at &= _needed_packs(run, known, snapshots, set(packs))
+    subset = run.options.read_data
+    chosen = subset.chosen(looked_at & present) if subset is not None else set()
+    questions = [
+        # Packs not in the index are read whole: only that detects a stray copy.
+        PackQuestion(
+            pack_id, known.summaries.get(pack_id), pack_id in chosen or pack_id not in packs
+        )
+        for pack_id in sorted(looked_at)
+    ]
+    run.progress.message("checking packs")
+    run.progress.total(bytes=sum(packs[one].size_bytes for one in chosen if one in packs))
+    bad_rows = np.zeros(len(index), np.bool_)
+    with ForkedMap(run.repository, check_pack, _processes(run, len(questions))) as pool:
+        for question, answer in pool.run(questions):
+            _renew(run)
+            pack = packs.get(question.pack_id)
+            if answer.is_missing and (pack is None or pack.marked):
+                # Removed by a prune since it was listed.
+                continue
+            if question.read_data:
+                run.read_packs += 1
+                run.read_bytes += answer.read_bytes
+                run.progress.add(bytes=answer.read_bytes)
+            _take_answer(run, question, answer)
+            if pack is not None:
+                first, last = pack.first_row, pack.first_row + pack.block_count
+                if answer.unreadable:
+                    bad_rows[first:last] = True
+                bad_rows[[first + number for number, _ in answer.bad_blocks]] = True
+                for row in np.flatnonzero(bad_rows[first:last]).tolist():
+                    run.findings.blame(index.block_ids(first + row, 1), question.pack_id.hex())
+    unknown = sorted(present - set(packs))
+    if unknown and not run.options.snapshot_ids:
+        run.notes.append(
+            f"{counted(len(unknown), 'pack')} not in an index: the next backup uses these or prune "
+            "removes them"
+        )
+    return index.lost_blocks(bad_rows)
+
+
+def _take_answer(run: _Check, question: PackQuestion, answer: PackAnswer) -> None:
+    name = question.pack_id.hex()
+    problems = list(answer.problems)
+    if answer.bad_blocks:
+        shown = "; ".join(f"block {number}: {text}" for number, text in answer.bad_blocks[:3])
+        more = len(answer.bad_blocks) - 3
+        problems.append(shown + (f"; and {more} more blocks" if more > 0 else ""))
+    if problems:
+        run.findings.add("packs", name, "; ".join(problems))
+
+
+def _needed_packs(
+    run: _Check, known: SoundIndex, snapshots: list[Snapshot], packs: set[bytes]
+) -> set[bytes]:
+    """The packs that the snapshots use; all of them if damage hides which."""
+    marker = Marker(run.repository, NullProgress())
+    repository, index = run.repository, known.index
+    try:
+        marker.mark([snapshot.id for snapshot in snapshots], index)
+        # Also what clients have left to shared packs, which may be among the missing ones.
+        shared = SharedChunks.load(repository.store, repository.key, index, marked=True)
+        mark_shared(repository, index, marker.live, shared)
+    except Exception as error:
+        if not is_of_one_object(error):
+            raise
+        return packs
+    return {
+        pack.pack_id
+        for pack in index.packs()
+        if marker.live.uses(
+            index.block_ids(pack.first_row, pack.block_count), index.owners[pack.owner]
+        ).any()
+    }
+
+
+def _check_pages(
+    run: _Check, known: SoundIndex, snapshots: list[Snapshot], lost: set[tuple[bytes, bytes]]
+) -> int:
+    """Check the pages of snapshots, each once; how many there are."""
+    users: dict[ClientPage, list[tuple[str, int]]] = {}
+    for snapshot in snapshots:
+        try:
+            with reading("the list of pages"):
+                Listing(snapshot.pages, run.repository.reader_of(snapshot, known.index))
+        except (DamageError, UnknownFormatError) as error:
+            run.findings.add("snapshots", snapshot.id, str(error), [snapshot.id])
+        for number, page in enumerate(snapshot.pages):
+            mine = users.setdefault(ClientPage(snapshot.owner, page), [])
+            mine.append((snapshot.id, number))
+    by_id = {snapshot.id: snapshot for snapshot in snapshots}
+    run.progress.message("checking listings")
+    run.progress.total(files=sum(one.page.row_count for one in users))
+    known.lose(lost)
+    checker = PageChecker(known, lost)
+    with ForkedMap(run.repository, checker, _processes(run, len(users))) as pool:
+        for one, answer in pool.run(users):
+            _renew(run)
+            run.rows += answer.row_count
+            run.progress.add(files=answer.row_count)
+            mine = users[one]
+            if answer.problem:
+                for snapshot_id, number in mine:
+                    run.findings.add_page(by_id[snapshot_id], number, answer.problem)
+            for row in answer.rows:
+                run.findings.add_row(row, [snapshot_id for snapshot_id, _ in mine])
+    return len(users)
+
+
+def _processes(run: _Check, items: int) -> int:
+    wanted = run.options.processes or default_processes()
+    return max(1, min(wanted, items // _LEAST_ITEMS))

@@ -1,0 +1,195 @@
+"""The sound part of the index, with what check and repair compare against.
+
+`Index.load` stops at the first damage; here a damaged object is recorded and the others are used.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+from blake3 import blake3
+from numpy.typing import NDArray
+
+from strongroom.base.errors import DamageError, ObjectMissingError, UnknownFormatError
+from strongroom.engine.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE, object_name
+from strongroom.engine.repository.block_columns import BlockColumns, dead_flags
+from strongroom.engine.repository.index.index import Index, contested_owners
+from strongroom.engine.repository.index.objects import read_index_object
+from strongroom.engine.repository.index.shared_chunks import SharedChunks
+from strongroom.engine.repository.keys.owners import SHARED
+from strongroom.engine.repository.packs import KIND_DATA, PackFooter
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.tombstones import read_tombstone
+from strongroom.engine.stores.store import Kind
+
+_ATTEMPTS: Final = 5
+
+
+class Damaged(NamedTuple):
+    """An object that differs from what was written."""
+
+    kind: Kind
+    name: str
+    problem: str
+
+
+@dataclass(slots=True)
+class SoundIndex:
+    """The content of sound index objects.
+
+    chunk_starts, chunk_lengths: by row of the index and chunk; a chunk whose bytes were dropped has
+    the length -1. summaries: of each pack's footer. Chunks that clients leave to shared packs are
+    there if those are: left_at are their places in chunk_lengths, left_to those of the shared
+    blocks in shared_blocks, joined ids.
+    """
+
+    index: Index
+    chunk_starts: NDArray[np.int64]
+    chunk_lengths: NDArray[np.int64]
+    summaries: dict[bytes, bytes]
+    object_names: list[str]
+    damaged: list[Damaged] = field(default_factory=list)
+    left_at: array[int] = field(default_factory=lambda: array("q"))
+    left_to: array[int] = field(default_factory=lambda: array("q"))
+    shared_blocks: bytes = b""
+
+    def lose(self, lost: Collection[tuple[bytes, bytes]]) -> None:
+        """Take blocks (owner and id) for lost: clients have left chunks to shared ones of them."""
+        size = BLOCK_ID_SIZE
+        starts = range(0, len(self.shared_blocks), size)
+        gone = [(SHARED, self.shared_blocks[at : at + size]) in lost for at in starts]
+        if any(gone):
+            at = np.array(self.left_at)[np.array(gone)[np.array(self.left_to)]]
+            self.chunk_lengths[at] = -1
+
+
+def load_sound_index(repository: Repository) -> SoundIndex:
+    """Read every index object and every tombstone; damage is reported, not raised."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return _load(repository)
+        except ObjectMissingError:
+            # A prune has replaced it since it was listed; what replaces it is there by now.
+            continue
+    return _load(repository)
+
+
+def _load(repository: Repository) -> SoundIndex:
+    store, key = repository.store, repository.key
+    damaged: list[Damaged] = []
+    marked: set[bytes] = set()
+    for info in store.list("tombstones"):
+        try:
+            if object_name(store.get("tombstones", info.name)) != info.name:
+                raise DamageError("its content does not match its name")
+            marked.update(read_tombstone(store, key, info.name).pack_ids)
+        except ObjectMissingError:
+            # Swept by a prune since it was listed.
+            continue
+        except DamageError as error:
+            damaged.append(Damaged("tombstones", info.name, str(error)))
+    lengths = array("q")
+    starts = array("q", [0])
+    summaries: dict[bytes, bytes] = {}
+    names: list[str] = []
+
+    left_at, left_to = array("q"), array("q")
+    columns_of_shared: list[BlockColumns] = []
+    shared: list[SharedChunks] = []
+
+    def footers() -> Iterator[PackFooter]:
+        for footer in _sound_footers(repository, names, damaged):
+            if footer.pack_id in summaries:
+                continue
+            summaries[footer.pack_id] = footer_summary(footer)
+            mine = np.frombuffer(footer.columns.chunk_lengths, "<u4").astype(np.int64)
+            dead = dead_flags(footer.columns)
+            if footer.owner == SHARED:
+                if footer.kind == KIND_DATA:
+                    columns_of_shared.append(footer.columns)
+            else:
+                # Objects of shared packs come first.
+                if not shared:
+                    shared.append(SharedChunks(columns_of_shared))
+                left = np.flatnonzero(dead & shared[0].covers(footer.columns))
+                ids = np.frombuffer(footer.columns.chunk_ids, np.uint8).reshape(-1, CHUNK_ID_SIZE)
+                left_at.frombytes((left + len(lengths)).tobytes())
+                left_to.frombytes(shared[0].rows_of(ids[left].tobytes()).tobytes())
+                dead[left] = False
+            mine[dead] = -1
+            lengths.frombytes(mine.tobytes())
+            counts = np.frombuffer(footer.columns.chunk_counts, "<u2").astype(np.int64)
+            starts.frombytes((np.cumsum(counts) + starts[-1]).tobytes())
+            yield footer
+
+    index = Index.of(footers(), marked)
+    index.object_names = tuple(names)
+    return SoundIndex(
+        index,
+        np.array(starts),
+        np.array(lengths),
+        summaries,
+        sorted(names),
+        damaged,
+        left_at,
+        left_to,
+        shared[0].block_ids if shared else b"",
+    )
+
+
+def footer_summary(footer: PackFooter) -> bytes:
+    """A digest of all fields of a footer."""
+    hasher = blake3(footer.owner + bytes([footer.kind]) + footer.size_bytes.to_bytes(8, "little"))
+    for name in BlockColumns.__struct_fields__:
+        column = getattr(footer.columns, name)
+        hasher.update(len(column).to_bytes(8, "little"))
+        hasher.update(column)
+    return hasher.digest()
+
+
+def _sound_footers(
+    repository: Repository, names: list[str], damaged: list[Damaged]
+) -> Iterator[PackFooter]:
+    """The footers of index objects that are not superseded; fills in their names."""
+    store, key = repository.store, repository.key
+    superseded: set[tuple[bytes, str]] = set()
+    sound: list[tuple[bytes, str]] = []
+    claims: list[tuple[bytes, bytes]] = []
+    unverified = store.unverified("index")
+    for info in store.list("index"):
+        try:
+            if object_name(store.get("index", info.name)) != info.name:
+                raise DamageError("its content does not match its name")
+            found = read_index_object(store, key, info.name, chunks=False)
+            if info.name not in unverified:
+                superseded.update((found.owner, name) for name in found.superseded)
+            sound.append((found.owner, info.name))
+            claims += [(footer.pack_id, footer.owner) for footer in found.footers]
+        except ObjectMissingError:
+            raise
+        except (DamageError, UnknownFormatError) as error:
+            # A version that is not known may be a later one, unless no one has verified the object.
+            if isinstance(error, UnknownFormatError) and info.name not in unverified:
+                raise
+            damaged.append(Damaged("index", info.name, str(error)))
+    contested = contested_owners(store, claims)
+    del claims
+    # Those of shared packs first: the owner SHARED is all zeros.
+    for owner, name in sorted(sound):
+        if (owner, name) in superseded:
+            continue
+        try:
+            footers = read_index_object(store, key, name, chunks=True).footers
+        except ObjectMissingError:
+            raise
+        except DamageError as error:
+            damaged.append(Damaged("index", name, str(error)))
+        else:
+            names.append(name)
+            for footer in footers:
+                if contested.get(footer.pack_id, owner) == owner:
+                    yield footer

@@ -1,0 +1,171 @@
+"""Free the space that no snapshot needs.
+
+Two phases, both in one run. The first marks: it determines which chunks snapshots use, repacks
+packs of which little is used, and marks unneeded packs with a tombstone. The second (`sweep`)
+removes marked packs once every writer that might still refer to them has ended. Backups are not
+affected; prunes may run concurrently; a crash at any point wastes only space, which the next
+prune frees.
+
+Order of the first phase: lease, list of packs, snapshots, tombstones and index; new packs and their
+index durable, then the tombstone. It removes nothing itself.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from strongroom.base import clock
+from strongroom.base.progress import Progress
+from strongroom.base.quantities import counted
+from strongroom.engine.prune.hidden_versions import HiddenVersions, remove_hidden
+from strongroom.engine.prune.marking import Marker
+from strongroom.engine.prune.prune_options import PruneOptions, PruneReport
+from strongroom.engine.prune.prune_plan import PrunePlan, plan_prune
+from strongroom.engine.prune.repack import Repacker
+from strongroom.engine.prune.sweep import Swept, sweep
+from strongroom.engine.repository.leases import Lease
+from strongroom.engine.repository.packs import PackFooter
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.ticket_objects import remove_expired_tickets
+from strongroom.engine.repository.tombstones import write_tombstone
+from strongroom.engine.stores.capabilities import ChargesShared, with_reserve
+from strongroom.engine.stores.object_lock import LocksObjects
+
+
+def prune(repository: Repository, options: PruneOptions, progress: Progress) -> PruneReport:
+    """Mark, repack and remove.
+
+    KeyRightError with a put key; DamageError when a snapshot can't be read or lacks something:
+    then nothing is removed. StoreError, LeaseError.
+    """
+    started = clock.elapsed_seconds()
+    _ = repository.restore_key
+    repository = repository.for_all_clients()
+    marker = Marker(repository, progress)
+    if options.dry_run:
+        plan = plan_prune(repository, marker, None, options, progress)
+        return _report(plan, marker, options, [], 0, _would_sweep(plan), started)
+    with (
+        with_reserve(repository.store),
+        repository.lease(socket.gethostname(), os.getpid(), "prune") as lease,
+    ):
+        lease.start_renewing()
+        remove_expired_tickets(repository.store, lease.store_time_ns)
+        plan = plan_prune(repository, marker, lease, options, progress)
+        _charge(repository, plan)
+        swept = Swept()
+        if plan.unused and plan.repacked:
+            # Packs that need no copying are removed first, to make room on a nearly full disk.
+            only = _mark(repository, lease, plan, plan.unused)
+            swept.count(sweep(repository, lease, marker, options.grace_seconds, progress, only))
+        footers = _repack(repository, plan, marker, options, progress)
+        repacked = [usage.pack.pack_id for usage in plan.repacked]
+        _mark(repository, lease, plan, repacked or plan.unused)
+        swept.count(sweep(repository, lease, marker, options.grace_seconds, progress))
+        marked_packs = len(plan.unused) + len(repacked)
+        hidden = _remove_hidden(repository, lease, marker)
+        return _report(plan, marker, options, footers, marked_packs, swept, started, hidden)
+
+
+def _mark(
+    repository: Repository, lease: Lease, plan: PrunePlan, pack_ids: list[bytes]
+) -> frozenset[str]:
+    """Mark packs; the names of the tombstones, one for each owner."""
+    if not pack_ids:
+        return frozenset()
+    by_owner: dict[bytes, list[bytes]] = {}
+    for pack_id in pack_ids:
+        by_owner.setdefault(plan.owners[pack_id], []).append(pack_id)
+    lease.require()
+    store, key, cipher = repository.store, repository.key, repository.cipher
+    return frozenset(
+        write_tombstone(store, key, owner, mine, cipher) for owner, mine in by_owner.items()
+    )
+
+
+def _charge(repository: Repository, plan: PrunePlan) -> None:
+    """Tell a storage daemon what counts in the quotas of clients besides their own packs."""
+    quotas = repository.store.capability(ChargesShared)
+    if quotas is not None:
+        for owner, size_bytes in plan.charges.items():
+            quotas.charge(owner, size_bytes)
+
+
+def _repack(
+    repository: Repository,
+    plan: PrunePlan,
+    marker: Marker,
+    options: PruneOptions,
+    progress: Progress,
+) -> list[PackFooter]:
+    if not plan.repacked:
+        return []
+    progress.message(f"repacking {counted(len(plan.repacked), 'pack')}")
+    progress.total(bytes=sum(usage.used_bytes for usage in plan.repacked))
+    repacker = Repacker(
+        repository, plan.keepers, marker.live, plan.shared, progress, options.thread_count()
+    )
+    footers = repacker.run([usage.pack for usage in plan.repacked])
+    repository.write_index(footers)
+    # Before the old packs are marked, their replacements must be durable.
+    repository.store.sync()
+    return footers
+
+
+def _remove_hidden(repository: Repository, lease: Lease, marker: Marker) -> HiddenVersions | None:
+    """Free what was deleted and is locked no longer; None where nothing is locked."""
+    locking, rule = repository.store.capability(LocksObjects), repository.config.lock_rule
+    if locking is None or rule is None:
+        return None
+    # Perhaps somebody hid the snapshots, or what they need: then nothing goes for good.
+    may_remove = len(marker) > 0 and not marker.set_aside.problems
+    indexed = {pack.pack_id.hex() for pack in repository.load_index().packs()}
+    lease.require()
+    return remove_hidden(locking, rule, lease.store_time_ns, indexed, may_remove=may_remove)
+
+
+def _would_sweep(plan: PrunePlan) -> Swept:
+    removed = plan.unused + [usage.pack.pack_id for usage in plan.repacked]
+    return Swept(packs=len(removed), bytes=sum(plan.packs.get(pack_id, 0) for pack_id in removed))
+
+
+def _report(
+    plan: PrunePlan,
+    marker: Marker,
+    options: PruneOptions,
+    footers: list[PackFooter],
+    marked_packs: int,
+    swept: Swept,
+    started: float,
+    hidden: HiddenVersions | None = None,
+) -> PruneReport:
+    repacked_bytes = sum(footer.size_bytes for footer in footers)
+    if options.dry_run:
+        repacked_bytes = sum(usage.used_bytes for usage in plan.repacked)
+    return PruneReport(
+        snapshots=len(marker),
+        packs=len(plan.packs),
+        pack_bytes=sum(plan.packs.values()),
+        used_bytes=sum(usage.used_bytes for usage in plan.usages),
+        unused_bytes=sum(usage.unused_bytes for usage in plan.usages)
+        + sum(plan.packs[pack_id] for pack_id in plan.orphans),
+        unused_packs=len(plan.unused),
+        orphan_packs=len(plan.orphans),
+        repacked_packs=len(plan.repacked),
+        repacked_bytes=repacked_bytes,
+        marked_packs=marked_packs,
+        removed_packs=swept.packs,
+        removed_bytes=swept.bytes,
+        kept_packs=swept.kept_after_all,
+        waiting_packs=swept.waiting_packs,
+        waiting_for=swept.waiting_for,
+        spared_packs=len(plan.spared),
+        spared_bytes=sum(plan.packs.get(pack_id, 0) for pack_id in plan.spared),
+        holdups=tuple(dict.fromkeys((*swept.holdups, *plan.holdups))),
+        temporary_files=swept.temporary_files,
+        elapsed_seconds=clock.elapsed_seconds() - started,
+        dry_run=options.dry_run,
+        set_aside=marker.set_aside,
+        hidden=hidden,
+    )

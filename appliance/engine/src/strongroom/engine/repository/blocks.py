@@ -1,0 +1,393 @@
+"""Reads blocks and chunks: decrypted, decompressed, and verified end to end.
+
+The seal of a block proves that a holder of the public key wrote it, not that its content matches
+its id. So the list of chunks is verified against the block id, and each chunk that is returned
+against its chunk id: a pack with other content under a block id is detected. A block may be
+stored several times; if a copy is missing or damaged, the others are tried. A chunk that lost its
+bytes because it was shared is read from the shared packs, by its id.
+
+Caches are those of `read_caches`. Safe from any thread: no lock is held while reading or decoding,
+so two threads may decode the same block at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from array import array
+from collections.abc import Iterable, Iterator
+
+from strongroom.base.errors import DamageError, KeyRightError
+from strongroom.engine.content.ciphers import BLOCK_OVERHEAD_SIZE
+from strongroom.engine.content.codecs import decompress
+from strongroom.engine.content.digests import CHUNK_ID_SIZE, block_id, chunk_id, ids_and_lengths
+from strongroom.engine.repository.block_columns import OFFERED, THINNED
+from strongroom.engine.repository.index.block_rows import BlockLocation, BlockPlaces
+from strongroom.engine.repository.index.kept_index import KeptIndex
+from strongroom.engine.repository.keys.owners import SHARED, ContentKeys
+from strongroom.engine.repository.keys.roles import ReadingKey
+from strongroom.engine.repository.packs import (
+    HEADER_SIZE,
+    BlockEntry,
+    block_aad,
+    open_block_cipher,
+    parse_header,
+    read_footer,
+)
+from strongroom.engine.repository.read_caches import LoadedBlock, PackAccess, ReadCaches
+from strongroom.engine.stores.capabilities import ReadsAhead
+from strongroom.engine.stores.store import Store
+
+# One copy of a block may be unreadable where another is not: a ticket has keys of some packs.
+_NOT_THIS_COPY = (DamageError, KeyRightError)
+# Blocks this close in a pack are fetched by one read, of at most so much.
+_GREATEST_GAP = 128 << 10
+_GREATEST_READ = 8 << 20
+
+
+class BlockReader:
+    """Blocks of one client by id, chunks by block id and slot."""
+
+    def __init__(
+        self,
+        store: Store,
+        key: ReadingKey,
+        blocks: BlockPlaces,
+        cache: int | ReadCaches = 32 << 20,
+    ) -> None:
+        """`cache`: its size in bytes, or caches that other readers use too."""
+        self._store = store
+        self._key = key
+        self._owner = blocks.owner
+        self._keys = key.owner(blocks.owner)
+        self._index = blocks
+        self._caches = ReadCaches(cache) if isinstance(cache, int) else cache
+        self._lock = threading.Lock()
+        self._shared: tuple[KeptIndex, BlockReader] | None = None
+
+    def block(self, wanted: bytes) -> bytes:
+        """The raw bytes of a block, its chunk list verified; DamageError when it is not sound."""
+        return self._load(wanted).raw
+
+    def chunk(self, wanted: bytes, slot: int) -> memoryview:
+        """The raw bytes of one chunk, verified against its id."""
+        block = self._load(wanted)
+        if slot >= len(block.extents):
+            raise DamageError(
+                f"block {wanted.hex()} has {len(block.extents)} chunks, and slot {slot} is wanted; "
+                "run check"
+            )
+        data = self._chunk_in(block, slot)
+        return self._chunk_of_copy(wanted, slot, block) if data is None else data
+
+    def chunks(self, wanted: bytes, slots: Iterable[int]) -> dict[int, memoryview]:
+        """Chunks of one block by slot, verified against their ids.
+
+        Those that the first copy does not have are left out. DamageError when it is not sound.
+        """
+        raw, ids, extents, keys = self._load(wanted)
+        data = memoryview(raw)
+        # As of `_chunk_in`, without a call for each.
+        is_verified = len(extents) == 1
+        key = keys.chunk_key
+        found = {}
+        for slot in slots:
+            if slot < len(extents):
+                start, end = extents[slot]
+                chunk = data[start:end]
+                if start >= 0 and (
+                    is_verified
+                    or chunk_id(key, chunk)
+                    == ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
+                ):
+                    found[slot] = chunk
+        return found
+
+    def chunk_length(self, wanted: bytes, slot: int) -> int:
+        """The length of a chunk, without reading it; DamageError when no copy exists."""
+        location = self._index.locate(wanted)
+        if slot == 0 and _is_its_chunk(location):
+            return location.raw_length
+        return self._listed(wanted, slot)[1]
+
+    def is_chunk(self, wanted: bytes, slot: int, data: bytes | memoryview) -> bool:
+        """Whether `data` matches a chunk's id, without reading the chunk itself."""
+        location = self._index.locate(wanted)
+        keys = self._content_keys(location)
+        an_id = chunk_id(keys.chunk_key, data)
+        if slot == 0 and _is_its_chunk(location):
+            length = len(data).to_bytes(4, "little")
+            return block_id(keys.block_key, ids_and_lengths(an_id, length)) == wanted
+        return an_id == self._listed(wanted, slot)[0]
+
+    def is_offered(self, wanted: bytes) -> bool:
+        """Whether a block's content was offered to share; DamageError when no copy exists."""
+        return bool(self._index.locate(wanted).flags & OFFERED)
+
+    def blocks(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Many blocks as (id, raw bytes) in the order in which they are stored.
+
+        Neighbours in a pack are fetched by one read. Each block is given once.
+        """
+        for block_id_, block in self._load_many(wanted):
+            yield block_id_, block.raw
+
+    def prefetch(self, wanted: Iterable[bytes]) -> None:
+        """Load blocks into the cache, neighbours by one read; no more than fit in it."""
+        for _ in self._load_many(wanted):
+            pass
+
+    def read_ahead(self, wanted: Iterable[bytes]) -> None:
+        """Have the store begin to read blocks, where it can; none is waited for."""
+        ahead = self._store.capability(ReadsAhead)
+        if ahead is None:
+            return
+        places = []
+        for an_id in wanted:
+            with contextlib.suppress(DamageError):
+                places.append((self._index.locate(an_id), an_id))
+        places.sort(key=lambda place: (place[0].pack_id, place[0].offset))
+        for group in _neighbours(places):
+            first, last = group[0][0], group[-1][0]
+            size = last.offset + last.stored_length - first.offset
+            ahead.read_ahead("packs", first.pack_id.hex(), first.offset, size)
+
+    def _load(self, wanted: bytes) -> LoadedBlock:
+        block = self._caches.blocks.get((self._owner, wanted))
+        if block is not None:
+            return block
+        location = self._index.locate(wanted)
+        try:
+            return self._read(wanted, location)
+        except _NOT_THIS_COPY as error:
+            return self._copy_of(wanted, location, error)
+
+    def _read(self, wanted: bytes, location: BlockLocation) -> LoadedBlock:
+        sealed = self._store.get(
+            "packs", location.pack_id.hex(), location.offset, location.stored_length
+        )
+        return self._decode(wanted, location, memoryview(sealed))
+
+    def _copy_of(
+        self, wanted: bytes, bad: BlockLocation, error: DamageError | KeyRightError
+    ) -> LoadedBlock:
+        """The block from another place than `bad`; raises `error` when there is no sound one."""
+        for location in self._index.copies(wanted):
+            if location != bad:
+                with contextlib.suppress(*_NOT_THIS_COPY):
+                    return self._read(wanted, location)
+        raise error
+
+    def _chunk_in(self, block: LoadedBlock, slot: int) -> memoryview | None:
+        """A chunk of a block; None when it was dropped there, or does not match its id."""
+        start, end = block.extents[slot]
+        if start < 0:
+            return None
+        data = memoryview(block.raw)[start:end]
+        expected = block.chunk_ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE]
+        # A block of one chunk was verified as a whole when it was loaded.
+        if len(block.extents) > 1 and chunk_id(block.keys.chunk_key, data) != expected:
+            return None
+        return data
+
+    def _chunk_of_copy(self, wanted: bytes, slot: int, bad: LoadedBlock) -> memoryview:
+        """A chunk from any copy of its block; one of them, `bad`, does not have it."""
+        for location in self._index.copies(wanted):
+            with contextlib.suppress(*_NOT_THIS_COPY):
+                data = self._chunk_in(self._read(wanted, location), slot)
+                if data is not None:
+                    return data
+        if bad.keys == self._keys.common:
+            shared = self._shared_chunk(bad.chunk_ids[slot * CHUNK_ID_SIZE :][:CHUNK_ID_SIZE])
+            if shared is not None:
+                return shared
+        problem = "does not match its id"
+        if bad.extents[slot][0] < 0:
+            problem = "was dropped as unused, but is used"
+        raise DamageError(f"chunk {slot} of block {wanted.hex()} {problem}; run check")
+
+    def _shared_chunk(self, an_id: bytes) -> memoryview | None:
+        """A chunk of the shared packs, None where they do not have it."""
+        if self._index.owner == SHARED:
+            return None
+        table, reader = self._shared_content()
+        reference = table.claim(an_id).get(0)
+        return None if reference is None else reader.chunk(*reference)
+
+    def _shared_content(self) -> tuple[KeptIndex, BlockReader]:
+        """Loaded when the first chunk is missing: few restores need it."""
+        with self._lock:
+            if self._shared is None:
+                if isinstance(self._index, KeptIndex):
+                    index = self._index.of_all_clients()
+                else:
+                    index = KeptIndex(self._store, self._key, SHARED)
+                index.load_chunks()
+                reader = BlockReader(self._store, self._key, index, self._caches)
+                self._shared = index, reader
+            return self._shared
+
+    def _content_keys(self, location: BlockLocation) -> ContentKeys:
+        return self._keys.content(offered=bool(location.flags & OFFERED))
+
+    def _load_many(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, LoadedBlock]]:
+        places: list[tuple[BlockLocation, bytes]] = []
+        for an_id in dict.fromkeys(wanted):
+            block = self._caches.blocks.get((self._owner, an_id))
+            if block is None:
+                places.append((self._index.locate(an_id), an_id))
+            else:
+                yield an_id, block
+        places.sort(key=lambda place: (place[0].pack_id, place[0].offset))
+        for group in _neighbours(places):
+            first, last = group[0][0], group[-1][0]
+            size = last.offset + last.stored_length - first.offset
+            try:
+                whole = self._store.get("packs", first.pack_id.hex(), first.offset, size)
+            except DamageError:
+                for _, an_id in group:
+                    yield an_id, self._load(an_id)
+                continue
+            data = memoryview(whole)
+            for location, an_id in group:
+                at = location.offset - first.offset
+                sealed = data[at : at + location.stored_length]
+                try:
+                    block = self._decode(an_id, location, sealed)
+                except _NOT_THIS_COPY as error:
+                    block = self._copy_of(an_id, location, error)
+                yield an_id, block
+
+    def _decode(self, wanted: bytes, location: BlockLocation, sealed: memoryview) -> LoadedBlock:
+        if location.stored_length < BLOCK_OVERHEAD_SIZE:
+            raise DamageError(f"block {wanted.hex()} is shorter than its seal; run check")
+        pack = self._pack(location.pack_id)
+        # A block of one chunk that is there needs no footer.
+        dead = b"" if _is_its_chunk(location) else self._entry(location).dead
+        aad = block_aad(
+            pack.header,
+            location.number,
+            location.codec,
+            location.flags,
+            location.raw_length,
+            wanted,
+            dead,
+        )
+        compressed = pack.cipher.open(sealed, aad)
+        raw = decompress(location.codec, compressed, location.raw_length)
+        block = self._verified(wanted, location, raw)
+        self._caches.blocks.keep((self._owner, wanted), block)
+        return block
+
+    def _verified(self, wanted: bytes, location: BlockLocation, raw: bytes) -> LoadedBlock:
+        keys = self._content_keys(location)
+        if _is_its_chunk(location):
+            # The only chunk is the block: its id follows from the bytes, no footer is needed.
+            ids = chunk_id(keys.chunk_key, raw)
+            lengths = len(raw).to_bytes(4, "little")
+            extents = [(0, len(raw))]
+        else:
+            ids, lengths, extents = self._chunks(location)
+        if block_id(keys.block_key, ids_and_lengths(ids, lengths)) != wanted:
+            raise DamageError(
+                f"pack {location.pack_id.hex()} claims to hold block {wanted.hex()} "
+                "but holds something else; run check"
+            )
+        return LoadedBlock(raw, ids, extents, keys)
+
+    def _listed(self, wanted: bytes, slot: int) -> tuple[bytes, int]:
+        """Id and length of a chunk as its block lists it, the list verified."""
+        listed = self._caches.lists.get((self._owner, wanted))
+        if listed is None:
+            location = self._index.locate(wanted)
+            try:
+                listed = self._list_at(wanted, location)
+            except _NOT_THIS_COPY as error:
+                listed = self._list_of_copy(wanted, location, error)
+            self._caches.lists.keep((self._owner, wanted), listed)
+        ids, numbers = listed
+        if slot >= len(numbers):
+            raise DamageError(
+                f"block {wanted.hex()} has {len(numbers)} chunks, and slot {slot} is wanted; "
+                "run check"
+            )
+        return ids[slot * CHUNK_ID_SIZE : (slot + 1) * CHUNK_ID_SIZE], numbers[slot]
+
+    def _list_at(self, wanted: bytes, location: BlockLocation) -> tuple[bytes, array[int]]:
+        ids, lengths, _ = self._chunks(location)
+        block_key = self._content_keys(location).block_key
+        if block_id(block_key, ids_and_lengths(ids, lengths)) != wanted:
+            raise DamageError(f"block {wanted.hex()} lists other chunks than it has; run check")
+        return ids, array("I", lengths)
+
+    def _list_of_copy(
+        self, wanted: bytes, bad: BlockLocation, error: DamageError | KeyRightError
+    ) -> tuple[bytes, array[int]]:
+        for location in self._index.copies(wanted):
+            if location != bad:
+                with contextlib.suppress(*_NOT_THIS_COPY):
+                    return self._list_at(wanted, location)
+        raise error
+
+    def _chunks(self, location: BlockLocation) -> tuple[bytes, bytes, list[tuple[int, int]]]:
+        entry = self._entry(location)
+        extents = []
+        at = 0
+        for slot, length in enumerate(entry.chunk_lengths):
+            if entry.dead and entry.dead[slot >> 3] >> (slot & 7) & 1:
+                extents.append((-1, -1))
+            else:
+                extents.append((at, at + length))
+                at += length
+        return entry.chunk_ids, entry.chunk_lengths.tobytes(), extents
+
+    def _entry(self, location: BlockLocation) -> BlockEntry:
+        entries = self._footer(location.pack_id)
+        if location.number >= len(entries):
+            raise DamageError(
+                f"pack {location.pack_id.hex()} has {len(entries)} blocks and number "
+                f"{location.number} is wanted; run repair"
+            )
+        return entries[location.number]
+
+    def _pack(self, pack_id: bytes) -> PackAccess:
+        # By client too: what one may read another may not.
+        pack = self._caches.packs.get((self._owner, pack_id))
+        if pack is None:
+            header = parse_header(self._store.get("packs", pack_id.hex(), 0, HEADER_SIZE))
+            if header.owner not in (self._owner, SHARED):
+                raise DamageError(
+                    f"pack {pack_id.hex()} is another client's than the index says; run check"
+                )
+            pack = PackAccess(header.raw, open_block_cipher(header, self._key, pack_id))
+            self._caches.packs.keep((self._owner, pack_id), pack)
+        return pack
+
+    def _footer(self, pack_id: bytes) -> list[BlockEntry]:
+        entries = self._caches.footers.get(pack_id)
+        if entries is None:
+            entries = read_footer(self._store, self._key, pack_id).blocks
+            self._caches.footers.keep(pack_id, entries)
+        return entries
+
+
+def _is_its_chunk(location: BlockLocation) -> bool:
+    """Whether a block is one chunk that has not lost its bytes."""
+    return location.chunk_count == 1 and not location.flags & THINNED
+
+
+def _neighbours(
+    places: list[tuple[BlockLocation, bytes]],
+) -> Iterator[list[tuple[BlockLocation, bytes]]]:
+    group: list[tuple[BlockLocation, bytes]] = []
+    for place in places:
+        if group:
+            first, last, location = group[0][0], group[-1][0], place[0]
+            end = location.offset + location.stored_length
+            near = location.offset - (last.offset + last.stored_length) <= _GREATEST_GAP
+            if location.pack_id != first.pack_id or not near or end - first.offset > _GREATEST_READ:
+                yield group
+                group = []
+        group.append(place)
+    if group:
+        yield group

@@ -1,0 +1,99 @@
+import contextlib
+import dataclasses
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from kit.director_server import RunningDirector
+from kit.json_output import objects_of
+from kit.simulated_agent import SimulatedAgent
+from strongroom.cli.main import main
+from strongroom.director.catalog.database import open_catalog
+from strongroom.director.catalog.snapshots import add_snapshots, load_snapshot
+
+
+@pytest.fixture(scope="session")
+def director(tmp_path_factory):
+    with RunningDirector(tmp_path_factory.mktemp("director")) as running:
+        yield running
+
+
+@dataclass
+class Answer:
+    """What a command gave: its exit code and what it wrote."""
+
+    exit_code: int
+    output: str
+    messages: str
+
+    @property
+    def objects(self):
+        return objects_of(self.output)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TZ", "UTC")
+    for name in ("XDG_CONFIG_HOME", "STRONGROOM_DIRECTOR", "STRONGROOM_REPOSITORY"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def command(director, home, capsys):
+    """Run `strongroom WORDS`, as admin unless told otherwise."""
+
+    def run(*words, who="admin", exit_code=0, place=None):
+        if place is None:
+            identity = director.identity(who).folder.decode()
+            place = ["--director", director.url, "--identity", identity]
+        found = main([*words, *place])
+        written = capsys.readouterr()
+        assert found == exit_code, (words, found, written.out, written.err)
+        return Answer(found, written.out, written.err)
+
+    return run
+
+
+@pytest.fixture
+def working_agent(director):
+    """An agent in a thread that does every run as `work` says, until the test ends."""
+    stopping = contextlib.ExitStack()
+
+    def start(name, work):
+        agent = stopping.enter_context(SimulatedAgent(director, name))
+        thread = threading.Thread(target=work, args=(agent,), daemon=True)
+        thread.start()
+        stopping.callback(thread.join, 30)
+        return agent
+
+    with stopping:
+        yield start
+
+
+@pytest.fixture
+def own_director(tmp_path, director):
+    """A director for one test, which may change everything."""
+    with RunningDirector(tmp_path, like=director) as running:
+        yield running
+
+
+@pytest.fixture
+def copied(own_director):
+    """The newest snapshot of web1, and what the catalog says of its copy elsewhere."""
+    original = own_director.snapshots[1]
+    catalog = open_catalog(f"sqlite:///{own_director.folder}/state/main.sqlite")
+    try:
+        copy = dataclasses.replace(
+            load_snapshot(catalog, original.id),
+            id="c0" * 32,
+            storage="offsite",
+            original=original.id,
+            server_ns=original.server_ns + 86400 * 10**9,
+        )
+        add_snapshots(catalog, [copy])
+    finally:
+        catalog.close()
+    return original, copy

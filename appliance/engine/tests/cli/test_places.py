@@ -1,0 +1,145 @@
+"""The same commands wherever a repository is."""
+
+import os
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from kit import object_server
+from kit.faulty_link import FaultyLink
+from kit.json_output import objects_of
+from kit.ssh_server import ssh_server
+from strongroom.engine.stores.place import place_of
+from strongroom.engine.stores.s3_client import S3Client
+
+
+@pytest.fixture(params=["s3", "sftp", "ssh"])
+def elsewhere(request, tmp_path):
+    """The environment for a repository that is not in a folder."""
+    if request.param == "s3":
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in object_server.ENVIRONMENT.items():
+                environment.setenv(name, value)
+            for server in object_server.seaweedfs(tmp_path / "server"):
+                yield object_server.ENVIRONMENT | {"STRONGROOM_REPOSITORY": server.text()}
+        return
+    for server in ssh_server(tmp_path / "server", {"key": ""}):
+        yield {
+            "PATH": f"{server.programs('key')}:{os.environ['PATH']}",
+            "STRONGROOM_REPOSITORY": f"{request.param}://there{tmp_path}/elsewhere",
+        }
+
+
+def copied(command):
+    """A folder with a repository of the same passphrase."""
+    folder = command.folder / "copied"
+    password = ("--password-file", str(command.passphrase_file))
+    command.run("init", "--repo", str(folder), *password)
+    return folder
+
+
+def test_backups_by_several_processes_are_restored_checked_and_pruned(command, elsewhere, tree):
+    for number in range(300):
+        folder = tree / f"folder{number % 7}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"file{number}").write_bytes(os.urandom(9000))
+
+    def run(*words, **options):
+        password = ("--password-file", str(command.passphrase_file))
+        return command.run(*words, *password, **elsewhere, **options)
+
+    run("init")
+    run("backup", str(tree), "--shards", "2")
+    (tree / "new").write_text("new")
+    run("backup", str(tree), "--shards", "2")
+    target = command.folder / "back"
+    run("restore", "latest", "--target", str(target))
+    restored = {path.name: path.read_bytes() for path in target.rglob("*") if path.is_file()}
+    assert restored == {path.name: path.read_bytes() for path in tree.rglob("*") if path.is_file()}
+    run("forget", "--keep-last", "1", "--prune")
+    run("check", "--read-data", "all")
+    run("copy", "--from-repo", elsewhere["STRONGROOM_REPOSITORY"], "--repo", str(copied(command)))
+    assert "is already a repository" in run("init", exit_code=11).stderr
+
+
+def test_a_place_with_other_files_is_refused_and_left_as_it_is(command, elsewhere, tmp_path):
+    place = elsewhere["STRONGROOM_REPOSITORY"]
+    scheme = place.partition(":")[0]
+    if scheme == "s3":
+        with closing(S3Client(place_of(place))) as client:
+            client.make_bucket()
+            client.put("repository/holiday/beach.jpg", b"an image")
+    else:
+        (tmp_path / "elsewhere" / "holiday").mkdir(parents=True)
+    password = ("--password-file", str(command.passphrase_file))
+    # What serves the folder over ssh ends with that, so the connection does.
+    exit_code = 32 if scheme == "ssh" else 11
+    refused = command.run("init", *password, **elsewhere, exit_code=exit_code)
+    assert "is not a repository and holds something else (holiday)" in refused.stderr
+    if scheme == "s3":
+        with closing(S3Client(place_of(place))) as client:
+            keys = [key for key, _ in client.part_of_list("repository/", "")[0]]
+        assert keys == ["repository/holiday/beach.jpg"]
+    else:
+        assert os.listdir(tmp_path / "elsewhere") == ["holiday"]
+
+
+# What an unchanged backup may ask of a store: its price, and its time at a distance.
+MOST_REQUESTS = {"s3": 30, "sftp": 130, "ssh": 35}
+
+
+def test_an_unchanged_backup_costs_a_handful_of_requests(command, elsewhere, tree):
+    for number in range(300):
+        (tree / f"file{number}").write_bytes(os.urandom(2000))
+
+    def run(*words):
+        password = ("--password-file", str(command.passphrase_file))
+        return command.run(*words, *password, "--json", "-v", **elsewhere)
+
+    def traffic(*words):
+        last = objects_of(run(*words).stdout)[-1]
+        assert last["type"] == "traffic"
+        assert last["repository"] == elsewhere["STRONGROOM_REPOSITORY"]
+        return last["requests"], last["sent_bytes"], last["received_bytes"]
+
+    traffic("init")
+    _, sent_bytes, _ = traffic("backup", str(tree), "--shards", "2")
+    assert 600_000 < sent_bytes < 700_000, "of both shards"
+    requests, sent_bytes, received_bytes = traffic("backup", str(tree), "--shards", "2")
+    kind = elsewhere["STRONGROOM_REPOSITORY"].partition(":")[0]
+    assert requests <= MOST_REQUESTS[kind]
+    assert sent_bytes < 20_000
+    assert received_bytes < 100_000
+    assert "1 request" in run("snapshots").stderr or " requests, " in run("snapshots").stderr
+
+
+def fall_and_come_back(link, after_bytes):
+    while link.carried_bytes < after_bytes:
+        time.sleep(0.01)
+    link.go_down()
+    time.sleep(3)
+    link.come_up()
+
+
+def test_a_backup_goes_on_when_its_sftp_server_is_back(command, tmp_path, tree):
+    for number in range(40):
+        (tree / f"file{number}").write_bytes(os.urandom(1 << 20))
+    for server in ssh_server(tmp_path / "server", {"key": ""}):
+        with FaultyLink(server.port) as link:
+            known = server.folder / "known_hosts"
+            host = (server.folder / "host_key.pub").read_text()
+            known.write_text(f"{known.read_text()}[127.0.0.1]:{link.port} {host}")
+            words = ("--password-file", str(command.passphrase_file))
+            words += ("--repo", f"sftp://there:{link.port}{tmp_path}/elsewhere")
+            path = f"{server.programs('key')}:{os.environ['PATH']}"
+            command.run("init", *words, PATH=path)
+            before = link.carried_bytes
+            falling = threading.Thread(target=fall_and_come_back, args=(link, before + (4 << 20)))
+            falling.start()
+            command.run("backup", str(tree), "--shards", "2", *words, PATH=path)
+            falling.join()
+            command.run("check", "--read-data", "all", *words, PATH=path)
+            # Nothing that was stored before the fall was sent twice.
+            assert link.carried_bytes - before < 2.6 * (40 << 20)

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kit.user import User
+
+
+@pytest.fixture
+def user(folder: Path) -> User:
+    """A user with an empty repository, in memory."""
+    (folder / "home").mkdir()
+    made = User(folder)
+    made.make_repository()
+    return made
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """An empty folder on a real file system."""
+    folder = tmp_path.resolve() / "source"
+    folder.mkdir()
+    return folder

@@ -1,0 +1,210 @@
+"""A store that fails makes the job fail, says why, and lists nothing that is not whole.
+
+First with declared errors at each kind of operation, then on real file systems that are full or
+read-only. Once the cause is fixed, the same job works.
+"""
+
+import errno
+import os
+import random
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kit.job_site import (
+    Job,
+    JobSite,
+    job_backup,
+    job_forget_and_prune,
+    job_prune,
+)
+from kit.killed_process import in_child
+from kit.tiny_backup import back_up
+from strongroom.base.errors import StoreError
+from strongroom.base.progress import NullProgress
+from strongroom.engine.check.check import CheckOptions, check
+from strongroom.engine.stores.faults import Fault, FaultStore
+
+
+@pytest.fixture(scope="module")
+def original(module_folder: Path) -> JobSite:
+    return with_one_snapshot(JobSite.build(module_folder))
+
+
+@pytest.fixture(scope="module", params=["folder", "bucket"])
+def anywhere(request, original: JobSite, module_folder: Path) -> JobSite:
+    if request.param == "folder":
+        return original
+    opened = request.getfixturevalue("open_bucket")
+    return with_one_snapshot(JobSite.build(module_folder / "bucket", opened))
+
+
+def with_one_snapshot(site: JobSite) -> JobSite:
+    site.store().delete("snapshots", next(iter(site.expected)))
+    del site.expected[next(iter(site.expected))]
+    return site
+
+
+def faults_of(job: Job, number: int) -> list[Fault]:
+    """What may fail while the job works."""
+    places: list[tuple[str, str | None, int]] = [
+        ("put_new", "leases", 1),
+        ("replace", "leases", 1),
+        ("sync", None, 1),
+        ("list", "packs", 1),
+        ("get", "index", 1),
+        ("get", "snapshots", 1),
+    ]
+    if job is job_backup:
+        places += [
+            ("write", "packs", 1),
+            ("write", "packs", 9),
+            ("commit", "packs", 1),
+            ("commit", "packs", 2),
+            ("put", "index", 1),
+            ("put_durable", "snapshots", 1),
+        ]
+    else:
+        places += [
+            ("write", "packs", 2),
+            ("commit", "packs", 1),
+            ("put", "index", 1),
+            ("put_durable", "tombstones", 1),
+            ("delete", "packs", 1),
+            ("delete", "index", 1),
+            ("delete", "tombstones", 1),
+            ("sync", None, 2),
+        ]
+    return [
+        Fault(operation, kind, nth, "error", number)  # type: ignore[arg-type]
+        for operation, kind, nth in places
+    ]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO], ids=errno.errorcode.get)
+@pytest.mark.parametrize("job", [job_backup, job_prune], ids=["backup", "prune"])
+def test_an_error_of_the_store_is_fatal_and_harmless(anywhere, folder, job, number):
+    for fault in faults_of(job, number):
+        site = anywhere.copy(folder / "site")
+        store = FaultStore(site.store(), [fault])
+        status = in_child(lambda here=site, failing=store: job(here, failing))
+        assert status == StoreError.exit_code, fault
+        assert not store.unexercised(), fault
+        present = {info.name for info in site.store().list("snapshots")}
+        if fault.operation != "put_durable" or fault.kind != "snapshots":
+            assert present == set(site.expected), fault
+        site.verify()
+        job(site, site.store())
+        site.verify()
+        site.remove()
+
+
+@pytest.mark.parametrize("operation", ["put_durable", "sync"])
+def test_an_answer_that_is_lost_makes_nothing_half(anywhere, folder, operation):
+    kind = "snapshots" if operation == "put_durable" else None
+    site = anywhere.copy(folder / "site")
+    store = FaultStore(site.store(), [Fault(operation, kind, 1, "lost")])
+    assert in_child(lambda: job_backup(site, store)) == StoreError.exit_code
+    site.verify()
+    site.remember(site.back_up())
+    site.verify()
+
+
+needs_mounts = pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+
+
+@pytest.fixture
+def small_file_system(folder: Path) -> Iterator[Path]:
+    """A tmpfs of 3 MiB, of which a test may take what it likes."""
+    place = folder / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "strongroom-test", place], check=True)
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def fill(place: Path, leave: int) -> Path:
+    """A file that takes all room but `leave` bytes."""
+    ballast = place / "ballast"
+    status = os.statvfs(place)
+    ballast.write_bytes(bytes(max(0, status.f_bavail * status.f_bsize - leave)))
+    return ballast
+
+
+@needs_mounts
+@pytest.mark.parametrize("leave", [0, 4096, 20_000, 60_000, 150_000, 300_000])
+@pytest.mark.parametrize(
+    "job", [job_backup, job_prune, job_forget_and_prune], ids=["backup", "prune", "forget"]
+)
+def test_a_full_file_system_costs_nothing_but_the_job(original, small_file_system, leave, job):
+    site = original.copy(small_file_system / "site")
+    ballast = fill(small_file_system, leave)
+    forgotten = frozenset(site.expected) if job is job_forget_and_prune else frozenset()
+    status = in_child(lambda: job(site, site.store()))
+    assert status in (0, StoreError.exit_code)
+    if leave == 0:
+        assert status != 0
+    ballast.unlink()
+    site.verify(forgotten)
+    job(site, site.store())
+    site.verify(forgotten)
+
+
+@needs_mounts
+def test_prune_gives_room_back_on_a_file_system_that_is_full(original, small_file_system):
+    site = original.copy(small_file_system / "site")
+    with closing(site.open()) as repository:
+        doomed = back_up(repository, {b"large": random.Random(9).randbytes(500_000)}, "host")
+        repository.store.delete("snapshots", doomed.id)
+    ballast = fill(small_file_system, 40_000)
+    # Not enough to copy anything, but what is wholly unused goes before that is tried.
+    assert in_child(lambda: job_prune(site, site.store())) in (0, StoreError.exit_code)
+    status = os.statvfs(small_file_system)
+    assert status.f_bavail * status.f_bsize > 500_000
+    assert in_child(lambda: job_prune(site, site.store())) == 0
+    site.verify()
+    ballast.unlink()
+
+
+@needs_mounts
+def test_a_read_only_file_system_is_said_to_be_one_and_can_be_checked(original, small_file_system):
+    site = original.copy(small_file_system / "site")
+    subprocess.run(["mount", "-o", "remount,ro", small_file_system], check=True)
+    with pytest.raises(StoreError, match=r"[Rr]ead-only"):
+        job_backup(site, site.store())
+    with pytest.raises(StoreError, match=r"[Rr]ead-only"):
+        job_prune(site, site.store())
+    with closing(site.open()) as repository:
+        report = check(repository, CheckOptions(processes=1), NullProgress())
+    assert report.findings == ()
+    assert "read-only" in report.notes[0]
+
+
+@needs_mounts
+@pytest.mark.skipif(not os.path.exists("/dev/loop-control"), reason="there are no loop devices")
+def test_a_full_disk_image_costs_nothing_but_the_backup(original, folder):
+    image, place = folder / "image", folder / "mounted"
+    place.mkdir()
+    subprocess.run(["truncate", "-s", "4M", image], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-N", "512", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, place], check=True)
+    try:
+        site = original.copy(place / "site")
+        ballast = fill(place, 100_000)
+        assert in_child(lambda: job_backup(site, site.store())) == StoreError.exit_code
+        ballast.unlink()
+        site.verify()
+        site.remember(site.back_up())
+        site.verify()
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_a_job_that_fails_says_what_to_do(original, folder):
+    site = original.copy(folder / "site")
+    store = FaultStore(site.store(), [Fault("sync", None, 1, "error", errno.ENOSPC)])
+    with pytest.raises(StoreError, match=r"No space left.*run the same command again"):
+        job_backup(site, store)
