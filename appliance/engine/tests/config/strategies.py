@@ -12,6 +12,7 @@ from strongroom.config.table.types import KEYWORDS, MESSAGE_TYPES, OPTION_KEYWOR
 from strongroom.config.trees.printer import quoted
 from strongroom.config.values.forms import form_of
 from strongroom.config.values.notice_events import EVENT_WORDS
+from strongroom.engine.knobs.table import knob_of_directive
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NAMES = st.from_regex(r"\A[A-Za-z0-9:._/-]([A-Za-z0-9:._/ -]{0,20}[A-Za-z0-9:._/-])?\Z")
@@ -68,7 +69,10 @@ def values(draw: Any, spec: DirectiveSpec) -> str:
     if kind in ("BOOL", "BIT", "RUNSCRIPT_BOOL", "RUNSCRIPT_TARGET"):
         return draw(st.sampled_from(["yes", "no", "YES", '"no"']))
     if kind in ("PINT16", "PINT32", "INT32"):
-        return draw(NUMBERS)
+        knob = knob_of_directive(spec.key)
+        if knob is None:
+            return draw(NUMBERS)
+        return str(draw(st.integers(knob.least, min(knob.directive_most, 65535))))
     if kind == "TIME":
         return draw(DURATIONS)
     if kind in ("SIZE32", "SIZE64", "MAXBLOCKSIZE"):

@@ -77,7 +77,9 @@ def wait(job: ProgramJob, output: JobOutput) -> None:
 
 def start_child(job: ProgramJob, output: JobOutput) -> None:
     """Start a process that has our pipes, note its id, and refuse to end."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGIO, signal.SIGTERM))
+    # Blocking them would do for this thread only, and the handler runs here whichever thread gets one.
+    signal.signal(signal.SIGIO, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
     with open(job.file, "w", encoding="ascii") as file:
         file.write(f"{os.getpid()} {child.pid}")

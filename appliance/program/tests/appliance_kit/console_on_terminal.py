@@ -37,6 +37,7 @@ class ConsoleOnTerminal:
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
         self._process = self._descriptor = -1
+        self._readable = select.poll()
         self.exit_code: int | None = None
 
     def __enter__(self) -> Self:
@@ -48,6 +49,7 @@ class ConsoleOnTerminal:
             # Before the program looks, so not by the other side.
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *self._size, 0, 0))
             os.execvpe(self._words[0], self._words, environment)
+        self._readable.register(self._descriptor, select.POLLIN)
         return self
 
     def __exit__(self, *failure: object) -> None:
@@ -120,8 +122,7 @@ class ConsoleOnTerminal:
         return self.exit_code
 
     def _read(self) -> bool:
-        ready, _, _ = select.select([self._descriptor], [], [], 1)
-        if not ready:
+        if not self._readable.poll(1000):
             return True
         try:
             data = os.read(self._descriptor, 65536)
