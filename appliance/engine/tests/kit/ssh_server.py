@@ -1,4 +1,4 @@
-"""OpenSSH's sshd on loopback, and an `ssh` that reaches nothing else.
+"""OpenSSH's sshd on loopback, and an `ssh` that reaches nothing else; a test is skipped without it.
 
 The `ssh` of the user's PATH becomes a script that names a configuration of the test: ssh itself
 reads the one in the home that the password file says, whatever HOME is.
@@ -15,12 +15,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kit.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _START_SECONDS = 30.0
+_SSHD = "/usr/sbin/sshd"
 _SERVER = """\
 Port {port}
 ListenAddress 127.0.0.1
@@ -52,6 +55,8 @@ class SshServer:
     """`keys`: names of key pairs, and what authorized_keys says before each."""
 
     def __init__(self, folder: Path, keys: Mapping[str, str]) -> None:
+        if not os.access(_SSHD, os.X_OK):
+            pytest.skip("sshd is not installed (Debian: openssh-server)")
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
@@ -71,7 +76,7 @@ class SshServer:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self._log = (folder / "sshd.log").open("wb")
         self._process = subprocess.Popen(
-            ["/usr/sbin/sshd", "-D", "-e", "-f", str(config)],
+            [_SSHD, "-D", "-e", "-f", str(config)],
             stdin=subprocess.DEVNULL,
             stderr=self._log,
         )
