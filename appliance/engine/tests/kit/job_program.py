@@ -77,7 +77,7 @@ def wait(job: ProgramJob, output: JobOutput) -> None:
 
 def start_child(job: ProgramJob, output: JobOutput) -> None:
     """Start a process that has our pipes, note its id, and refuse to end."""
-    # Blocking them would do for this thread only, and the handler runs here whichever thread gets one.
+    # Blocked in this thread they would reach another one, and their handlers run in this one.
     signal.signal(signal.SIGIO, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL)
