@@ -285,7 +285,7 @@ reference: setup  ## regenerate docs/reference
 	$(BIN)/python -m strongroom.cli.command_reference docs/reference
 	$(BIN)/python -m strongroom_appliance.answers docs/reference
 
-picture: setup  ## draw which package imports which, into docs/design/architecture.md
+picture: setup  ## draw which package imports which, and count lines and modules (bench/results/imports.md)
 	$(BIN)/python -m strongroom_bench.import_picture after
 
 $(VENV)/docs-ready: $(VENV)/ready $(ENGINE)/requirements-docs.lock

@@ -1,4 +1,4 @@
-"""What the documents say of the project is there: links of the front pages, tests, generated pages.
+"""What the documents say of the project is there: links outside docs/, tests, generated pages.
 
 `make docs` checks the links inside docs/.
 """
@@ -18,6 +18,8 @@ import yaml
 from kit.project import DOCUMENTS, PROGRAM, ROLES, TESTS
 
 PROJECT = DOCUMENTS.parent
+# Each promise of docs/security.md, and the tests that try to break it.
+PROMISES = TESTS / "promises.md"
 
 
 def anchors(page: Path) -> set[str]:
@@ -27,14 +29,17 @@ def anchors(page: Path) -> set[str]:
     return {one.replace(" ", "-") for one in kept}
 
 
-@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md"])
-def test_links_of_the_front_pages_lead_somewhere(name):
-    for link in re.findall(r"\]\(([^)]+)\)", (PROJECT / name).read_text("utf-8")):
+@pytest.mark.parametrize(
+    "page", [*PROJECT.glob("*.md"), PROMISES], ids=lambda page: page.relative_to(PROJECT).as_posix()
+)
+def test_links_of_pages_outside_docs_lead_somewhere(page):
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")):
         if link.startswith("https://"):
             continue
         path, _, anchor = link.partition("#")
-        assert (PROJECT / path).exists(), link
-        assert not anchor or anchor in anchors(PROJECT / path), link
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
 
 
 def test_the_readme_names_the_two_commands():
@@ -49,8 +54,8 @@ def test_every_page_says_for_whom_it_is():
             assert re.match(r"# .+\n\n\*For ", page.read_text("utf-8")), page
 
 
-def rows_of(page: str) -> list[list[str]]:
-    """The cells of all tables of a page."""
+def rows_of(page: str | Path) -> list[list[str]]:
+    """The cells of all tables of a page; a text is a path below docs/."""
     lines = (DOCUMENTS / page).read_text("utf-8").splitlines()
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line[:1] == "|"]
 
@@ -127,7 +132,7 @@ def test_every_setting_of_the_page_on_tuning_says_what_was_measured_and_where_it
 def test_the_tests_that_documents_name_are_there():
     named = {
         name
-        for page in DOCUMENTS.rglob("*.md")
+        for page in (*DOCUMENTS.rglob("*.md"), PROMISES)
         for name in re.findall(r"`(test_\w+)`", page.read_text("utf-8"))
     }
     defined = {
@@ -140,7 +145,7 @@ def test_the_tests_that_documents_name_are_there():
     assert named - defined == set()
 
 
-def promises_of(page: str, heading: str) -> list[str]:
+def promises_of(page: str | Path, heading: str) -> list[str]:
     """The first cells of the tables whose second column has a heading; links without places."""
     found: list[str] = []
     is_wanted = False
@@ -157,7 +162,7 @@ def promises_of(page: str, heading: str) -> list[str]:
 
 def test_each_promise_about_security_has_tests_that_try_to_break_it():
     promised = promises_of("security.md", "held by")
-    shown = promises_of("design/promises.md", "shown by")
+    shown = promises_of(PROMISES, "shown by")
     assert len(promised) > 100
     assert promised == shown
     assert not re.findall(r"`test_\w+`", (DOCUMENTS / "security.md").read_text("utf-8"))

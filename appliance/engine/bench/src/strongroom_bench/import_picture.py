@@ -1,7 +1,7 @@
 """Count the engine's lines and modules, and draw which package imports which.
 
 `make picture` does that for the present code, as `after`: it prints the counts, draws
-docs/images/imports-after.svg and writes the table of both states into docs/design/architecture.md.
+docs/images/imports-after.svg and writes the table of both states into results/imports.md.
 Another state takes its sources, from its own worktree:
 
     git worktree add /tmp/before fa9769a9
@@ -31,7 +31,7 @@ from strongroom_bench.places import DOCUMENTS, ENGINE, RESULTS
 
 ROOT = "strongroom"
 NUMBERS = RESULTS / "imports.json"
-PAGE = DOCUMENTS / "design" / "architecture.md"
+PAGE = RESULTS / "imports.md"
 BEGIN, END = "<!-- figures: written by make picture -->", "<!-- end of figures -->"
 TITLES = {
     "lines": "lines",
@@ -321,11 +321,11 @@ def _write_page(numbers: Mapping[str, Mapping[str, int | str]]) -> None:
         "",
         "Before (release 0.1.0):",
         "",
-        "![Imports before: packages up to six levels deep](../images/imports-before.svg)",
+        "![Imports before: packages up to six levels deep](../../../../docs/images/imports-before.svg)",
         "",
         "After:",
         "",
-        "![Imports after: rooms two levels deep](../images/imports-after.svg)",
+        "![Imports after: rooms two levels deep](../../../../docs/images/imports-after.svg)",
         "",
     ]
     text = PAGE.read_text("utf-8")

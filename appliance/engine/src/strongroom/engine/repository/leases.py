@@ -6,7 +6,7 @@ removes it, and a holder that is still running detects that before it commits. A
 tombstones known to its holder when it began; it may still use packs of others, so prune sweeps a
 tombstone only when every existing lease names it.
 
-What each operation takes, and what blocks it (docs/design/concurrency.md has the pairs):
+What each operation takes, and what blocks it (docs/design/isolation.md has the pairs):
 
     operation                 takes                    waits for, or is refused by
     backup, copy into         a lease                  nothing; cannot commit once it has ended
