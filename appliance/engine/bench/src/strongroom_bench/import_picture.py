@@ -32,6 +32,7 @@ from strongroom_bench.places import DOCUMENTS, ENGINE, RESULTS
 ROOT = "strongroom"
 NUMBERS = RESULTS / "imports.json"
 PAGE = RESULTS / "imports.md"
+IMAGES = "../../../../docs/images"
 BEGIN, END = "<!-- figures: written by make picture -->", "<!-- end of figures -->"
 TITLES = {
     "lines": "lines",
@@ -321,11 +322,11 @@ def _write_page(numbers: Mapping[str, Mapping[str, int | str]]) -> None:
         "",
         "Before (release 0.1.0):",
         "",
-        "![Imports before: packages up to six levels deep](../../../../docs/images/imports-before.svg)",
+        f"![Imports before: packages up to six levels deep]({IMAGES}/imports-before.svg)",
         "",
         "After:",
         "",
-        "![Imports after: rooms two levels deep](../../../../docs/images/imports-after.svg)",
+        f"![Imports after: rooms two levels deep]({IMAGES}/imports-after.svg)",
         "",
     ]
     text = PAGE.read_text("utf-8")
