@@ -41,7 +41,6 @@ _GUIDES = (
     *(
         f"docs/guides/{name}.md"
         for name in (
-            "get-started",
             "single-machine",
             "repositories",
             "restore",
