@@ -1,6 +1,8 @@
 """The same commands wherever a repository is."""
 
 import os
+import re
+import shutil
 import threading
 import time
 from contextlib import closing
@@ -11,6 +13,7 @@ from kit import object_server
 from kit.faulty_link import FaultyLink
 from kit.json_output import objects_of
 from kit.ssh_server import ssh_server
+from strongroom.cli.measure.testbed.link import slow_link
 from strongroom.engine.stores.place import place_of
 from strongroom.engine.stores.s3_client import S3Client
 
@@ -115,6 +118,63 @@ def test_an_unchanged_backup_costs_a_handful_of_requests(command, elsewhere, tre
     assert "1 request" in run("snapshots").stderr or " requests, " in run("snapshots").stderr
 
 
+@pytest.fixture(params=["s3", "ssh"])
+def far(request, tmp_path):
+    """As `elsewhere`, at 40 ms."""
+    if request.param == "s3":
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in object_server.ENVIRONMENT.items():
+                environment.setenv(name, value)
+            for server in object_server.seaweedfs(tmp_path / "server"):
+                with slow_link(server.port, 40.0) as port:
+                    place = server.text().replace(f":{server.port}", f":{port}")
+                    yield object_server.ENVIRONMENT | {"STRONGROOM_REPOSITORY": place}
+        return
+    for server in ssh_server(tmp_path / "server", {"key": ""}):
+        with slow_link(server.port, 40.0) as port:
+            known_at(server, port)
+            yield {
+                "PATH": f"{server.programs('key')}:{os.environ['PATH']}",
+                "STRONGROOM_REPOSITORY": f"ssh://there:{port}{tmp_path}/elsewhere",
+            }
+
+
+def known_at(server, port):
+    """Have the user know an ssh server at another port, too."""
+    known = server.folder / "known_hosts"
+    host = (server.folder / "host_key.pub").read_text()
+    known.write_text(f"{known.read_text()}[127.0.0.1]:{port} {host}")
+
+
+# What one file may ask of a store, one after the other and in all.
+MOST_ROUND_TRIPS = 8
+MOST_REQUESTS_OF_A_FILE = {"s3": 18, "ssh": 22}
+
+
+def test_one_file_takes_few_round_trips(command, far, tree):
+    for number in range(300):
+        (tree / f"file{number}").write_bytes(os.urandom(2000))
+
+    def run(*words):
+        password = ("--password-file", str(command.passphrase_file))
+        return command.run(*words, *password, "-v", **far)
+
+    run("init")
+    for number in range(3):
+        (tree / "changed").write_text(f"text {number}")
+        run("backup", str(tree))
+    cache = command.folder / "home/.cache"
+    assert cache.exists()
+    for is_cached in (False, True):
+        if not is_cached:
+            shutil.rmtree(cache)
+        dumped = run("dump", "latest", str(tree / "file7"))
+        found = re.search(r"(\d+) requests?, (\d+) round trips?", dumped.stderr)
+        assert int(found[2]) <= MOST_ROUND_TRIPS
+        kind = far["STRONGROOM_REPOSITORY"].partition(":")[0]
+        assert int(found[1]) <= MOST_REQUESTS_OF_A_FILE[kind]
+
+
 def fall_and_come_back(link, after_bytes):
     while link.carried_bytes < after_bytes:
         time.sleep(0.01)
@@ -128,9 +188,7 @@ def test_a_backup_goes_on_when_its_sftp_server_is_back(command, tmp_path, tree):
         (tree / f"file{number}").write_bytes(os.urandom(1 << 20))
     for server in ssh_server(tmp_path / "server", {"key": ""}):
         with FaultyLink(server.port) as link:
-            known = server.folder / "known_hosts"
-            host = (server.folder / "host_key.pub").read_text()
-            known.write_text(f"{known.read_text()}[127.0.0.1]:{link.port} {host}")
+            known_at(server, link.port)
             words = ("--password-file", str(command.passphrase_file))
             words += ("--repo", f"sftp://there:{link.port}{tmp_path}/elsewhere")
             path = f"{server.programs('key')}:{os.environ['PATH']}"

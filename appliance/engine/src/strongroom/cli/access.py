@@ -32,9 +32,10 @@ from strongroom.engine.stores.place import (
 from strongroom.engine.stores.shared_counts import Traffic
 from strongroom.engine.stores.store import Store
 
-# How a command uses the repository: "read" contents and names, which takes the restore key, or
-# "write" (add data and list snapshots), for which a put key is enough.
-Need = Literal["read", "write"]
+# How a command uses the repository: "read" contents and names, which takes the restore key, "view"
+# those of a snapshot and store nothing, or "write" (add data and list snapshots), for which a put
+# key is enough.
+Need = Literal["read", "view", "write"]
 
 TRIES_AT_A_TERMINAL = 3
 GREATEST_KEY_FILE_BYTES = 64 << 10
@@ -151,9 +152,9 @@ def open_place(
             raise UsageError(f"{printable(place)} keeps no earlier state for --at; s3: does")
         store = past.as_of(at_ns)
     try:
-        repository = _open(store, settings, terminal, module)
+        repository = _open(store, settings, terminal, module, views=need == "view")
         repository.cache_folder = settings.cache_folder
-        if need == "read":
+        if need != "write":
             _ = repository.restore_key
     except RepositoryNotFoundError as error:
         store.close()
@@ -226,21 +227,23 @@ def _limited(store: Store, settings: Settings) -> Store:
     return LimitedStore(store, writing, reading)
 
 
-def _open(store: Store, settings: Settings, terminal: Terminal, module: str) -> Repository:
+def _open(
+    store: Store, settings: Settings, terminal: Terminal, module: str, *, views: bool
+) -> Repository:
     if settings.key_file:
-        return Repository.open(store, read_key_file(settings.key_file))
+        return Repository.open(store, read_key_file(settings.key_file), views=views)
     passphrase = given_passphrase(settings, terminal)
     if passphrase is not None:
         meanwhile = partial(import_module, module) if module else None
         try:
-            return Repository.open(store, passphrase, meanwhile)
+            return Repository.open(store, passphrase, meanwhile, views=views)
         except WrongKeyError:
             # Older versions took the mark that an editor put into the file for a part of it.
             if not settings.password_file or not _has_mark(settings.password_file):
                 raise
             return Repository.open(store, BYTE_ORDER_MARK + passphrase)
     try:
-        return Repository.open(store, None)
+        return Repository.open(store, None, views=views)
     except WrongKeyError:
         return _open_asking(store, terminal)
 

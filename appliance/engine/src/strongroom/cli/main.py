@@ -323,13 +323,15 @@ def _report_traffic(settings: Settings, terminal: Terminal, *, is_list: bool) ->
                     "type": "traffic",
                     "repository": one.place,
                     "requests": one.requests,
+                    "round_trips": one.round_trips,
                     "sent_bytes": one.sent_bytes,
                     "received_bytes": one.received_bytes,
                 }
             )
         # Standard output may be that of a dump.
         terminal.message_line(
-            f"{one.place}: {counted(one.requests, 'request')}, {size_text(one.sent_bytes)} sent, "
+            f"{one.place}: {counted(one.requests, 'request')}, "
+            f"{counted(one.round_trips, 'round trip')}, {size_text(one.sent_bytes)} sent, "
             f"{size_text(one.received_bytes)} received"
         )
 

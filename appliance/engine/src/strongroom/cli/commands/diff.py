@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             found = there.differences(before, after, normal_path(arguments.folder))
             _show_all(before, after, found, arguments, terminal)
         return EXIT_DONE
-    with open_repository(arguments, terminal) as repository:
+    with open_repository(arguments, terminal, "view") as repository:
         choice = SnapshotChoice(arguments, repository)
         before = repository.snapshot(choice.find(arguments.older).id)
         after = repository.snapshot(choice.find(arguments.newer).id)

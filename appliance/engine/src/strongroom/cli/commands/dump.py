@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("dump writes the file itself, which is not JSON; leave out --json")
     typed: str = given if colon else arguments.inside
     path = normal_path(typed)
-    with open_repository(arguments, terminal) as repository:
+    with open_repository(arguments, terminal, "view") as repository:
         snapshot = chosen_snapshot(arguments, repository, terminal, name)
         reader = repository.reader_of(snapshot, repository.kept_index())
         listing = Listing.of(snapshot, reader)

@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             show = _show_versions if arguments.show_snapshots else _show_matches
             show(matches, arguments, terminal)
         return EXIT_DONE
-    with open_repository(arguments, terminal) as repository:
+    with open_repository(arguments, terminal, "view") as repository:
         choice = SnapshotChoice(arguments, repository)
         choice.warn(terminal)
         snapshots = choice.snapshots

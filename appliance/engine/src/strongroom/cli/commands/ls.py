@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         with open_director(arguments) as director:
             _list_by_director(arguments, director, name, paths, terminal)
         return EXIT_DONE
-    with open_repository(arguments, terminal) as repository:
+    with open_repository(arguments, terminal, "view") as repository:
         snapshot = chosen_snapshot(arguments, repository, terminal, name)
         reader = repository.reader_of(snapshot, repository.kept_index())
         listing = Listing.of(snapshot, reader, takes_any_xattrs=True)

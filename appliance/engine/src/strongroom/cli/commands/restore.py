@@ -155,7 +155,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     options = _options(arguments, terminal)
     lines = RestoreLines(terminal)
     module = "strongroom.engine.restore.restore"
-    with open_repository(arguments, terminal, module=module) as repository:
+    with open_repository(arguments, terminal, "view", module=module) as repository:
         wanted = arguments.snapshot.partition(":")[0]
         snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
         enters = bool(options.subpath) and arguments.snapshot.endswith("/")

@@ -15,7 +15,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from strongroom.base.errors import DamageError, KeyRightError
 from strongroom.engine.content.ciphers import BLOCK_OVERHEAD_SIZE
@@ -29,12 +30,15 @@ from strongroom.engine.repository.keys.roles import ReadingKey
 from strongroom.engine.repository.packs import (
     HEADER_SIZE,
     BlockEntry,
+    PackHeader,
     block_aad,
     open_block_cipher,
     parse_header,
+    read_ends,
     read_footer,
 )
 from strongroom.engine.repository.read_caches import LoadedBlock, PackAccess, ReadCaches
+from strongroom.engine.stores.at_once import at_once, most_together
 from strongroom.engine.stores.capabilities import ReadsAhead
 from strongroom.engine.stores.store import Store
 
@@ -43,6 +47,8 @@ _NOT_THIS_COPY = (DamageError, KeyRightError)
 # Blocks this close in a pack are fetched by one read, of at most so much.
 _GREATEST_GAP = 128 << 10
 _GREATEST_READ = 8 << 20
+# Of such reads of a distant store.
+_GROUPS_TOGETHER = 4
 
 
 class BlockReader:
@@ -163,10 +169,34 @@ class BlockReader:
             return self._copy_of(wanted, location, error)
 
     def _read(self, wanted: bytes, location: BlockLocation) -> LoadedBlock:
-        sealed = self._store.get(
-            "packs", location.pack_id.hex(), location.offset, location.stored_length
-        )
-        return self._decode(wanted, location, memoryview(sealed))
+        name = location.pack_id.hex()
+
+        def sealed() -> bytes:
+            return self._store.get("packs", name, location.offset, location.stored_length)
+
+        data, *_ = at_once(self._store, sealed, *self._openings([location]))
+        return self._decode(wanted, location, memoryview(data))
+
+    def _openings(self, locations: Iterable[BlockLocation]) -> list[Callable[[], bytes]]:
+        """What reads what opens some blocks, unless it is in the caches: for `at_once`."""
+        headers, ends = set(), {}
+        for location in locations:
+            if not _is_its_chunk(location) and self._caches.footers.get(location.pack_id) is None:
+                ends[location.pack_id] = location.pack_bytes
+            elif self._caches.packs.get((self._owner, location.pack_id)) is None:
+                headers.add(location.pack_id)
+        return [
+            *(partial(self._keep_header, one) for one in headers - ends.keys()),
+            *(partial(self._keep_ends, *one) for one in ends.items()),
+        ]
+
+    def _keep_header(self, pack_id: bytes) -> bytes:
+        return self._pack(pack_id).header
+
+    def _keep_ends(self, pack_id: bytes, size_bytes: int) -> bytes:
+        header, footer = read_ends(self._store, self._key, pack_id, size_bytes)
+        self._caches.footers.keep(pack_id, footer.blocks)
+        return self._keep_pack(pack_id, header).header
 
     def _copy_of(
         self, wanted: bytes, bad: BlockLocation, error: DamageError | KeyRightError
@@ -239,15 +269,12 @@ class BlockReader:
             else:
                 yield an_id, block
         places.sort(key=lambda place: (place[0].pack_id, place[0].offset))
-        for group in _neighbours(places):
-            first, last = group[0][0], group[-1][0]
-            size = last.offset + last.stored_length - first.offset
-            try:
-                whole = self._store.get("packs", first.pack_id.hex(), first.offset, size)
-            except DamageError:
+        for group, whole in self._read_groups(list(_neighbours(places))):
+            if whole is None:
                 for _, an_id in group:
                     yield an_id, self._load(an_id)
                 continue
+            first = group[0][0]
             data = memoryview(whole)
             for location, an_id in group:
                 at = location.offset - first.offset
@@ -257,6 +284,35 @@ class BlockReader:
                 except _NOT_THIS_COPY as error:
                     block = self._copy_of(an_id, location, error)
                 yield an_id, block
+
+    def _read_groups(
+        self, groups: list[list[tuple[BlockLocation, bytes]]]
+    ) -> Iterator[tuple[list[tuple[BlockLocation, bytes]], bytes | None]]:
+        """Groups of neighbours, and their bytes; None where they cannot be read together."""
+
+        def read(group: list[tuple[BlockLocation, bytes]]) -> bytes | None:
+            first, last = group[0][0], group[-1][0]
+            size = last.offset + last.stored_length - first.offset
+            try:
+                return self._store.get("packs", first.pack_id.hex(), first.offset, size)
+            except DamageError:
+                return None
+
+        def tried(opening: Callable[[], bytes]) -> None:
+            # It is read again for each block, of which there may be another copy.
+            with contextlib.suppress(*_NOT_THIS_COPY):
+                opening()
+
+        count = min(most_together(self._store), _GROUPS_TOGETHER)
+        for start in range(0, len(groups), count):
+            some = groups[start : start + count]
+            openings = self._openings(location for group in some for location, _ in group)
+            data = at_once(
+                self._store,
+                *(partial(read, group) for group in some),
+                *(partial(tried, opening) for opening in openings),
+            )
+            yield from zip(some, data[: len(some)], strict=True)
 
     def _decode(self, wanted: bytes, location: BlockLocation, sealed: memoryview) -> LoadedBlock:
         if location.stored_length < BLOCK_OVERHEAD_SIZE:
@@ -355,12 +411,16 @@ class BlockReader:
         pack = self._caches.packs.get((self._owner, pack_id))
         if pack is None:
             header = parse_header(self._store.get("packs", pack_id.hex(), 0, HEADER_SIZE))
-            if header.owner not in (self._owner, SHARED):
-                raise DamageError(
-                    f"pack {pack_id.hex()} is another client's than the index says; run check"
-                )
-            pack = PackAccess(header.raw, open_block_cipher(header, self._key, pack_id))
-            self._caches.packs.keep((self._owner, pack_id), pack)
+            pack = self._keep_pack(pack_id, header)
+        return pack
+
+    def _keep_pack(self, pack_id: bytes, header: PackHeader) -> PackAccess:
+        if header.owner not in (self._owner, SHARED):
+            raise DamageError(
+                f"pack {pack_id.hex()} is another client's than the index says; run check"
+            )
+        pack = PackAccess(header.raw, open_block_cipher(header, self._key, pack_id))
+        self._caches.packs.keep((self._owner, pack_id), pack)
         return pack
 
     def _footer(self, pack_id: bytes) -> list[BlockEntry]:

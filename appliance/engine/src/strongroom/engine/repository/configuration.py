@@ -31,6 +31,7 @@ from strongroom.engine.repository.keys.roles import (
     restore_key,
 )
 from strongroom.engine.repository.keys.wrapping import unwrap_key
+from strongroom.engine.stores.at_once import read_each
 from strongroom.engine.stores.object_lock import LockRule
 
 if TYPE_CHECKING:
@@ -137,9 +138,12 @@ def find_key(
     if secret is None:
         raise WrongKeyError(f"the repository at {store.location} needs a passphrase or a key")
     damage: DamageError | None = None
-    for info in store.list("keys"):
+    names = [info.name for info in store.list("keys")]
+    for _, data in read_each(store, names, lambda name: store.get("keys", name)):
         try:
-            key = unwrap_key(store.get("keys", info.name), secret, meanwhile)
+            if isinstance(data, Exception):
+                raise data
+            key = unwrap_key(data, secret, meanwhile)
         except DamageError as error:
             # Another one may be the one that opens with this passphrase.
             damage = error

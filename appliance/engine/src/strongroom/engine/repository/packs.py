@@ -21,6 +21,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -66,6 +67,7 @@ from strongroom.engine.repository.keys.roles import (
     pack_key,
     required_appliance_key,
 )
+from strongroom.engine.stores.at_once import at_once, most_together
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -85,6 +87,8 @@ _MAGIC = b"SRPK"
 _END_MAGIC = b"SRPF"
 _HEADER = struct.Struct("<4sBBBx16s32s")
 _TRAILER = struct.Struct("<I4s")
+# What is read of a distant pack's end at first: most footers, and what is behind them.
+_TAIL_BYTES = 64 << 10
 _BLOCK_AAD = struct.Struct("<IBBII")
 _FOOTER_LABEL = b"strongroom footer 1"
 _SIGNED_PURPOSE = b"strongroom shared pack 1"
@@ -320,25 +324,46 @@ def entry_aad(header: bytes, entry: BlockEntry) -> bytes:
     )
 
 
-def read_footer(store: Store, key: Key, pack_id: bytes) -> PackFooter:
-    """The footer of a stored pack, with any key; DamageError when it is not sound."""
+def read_footer(store: Store, key: Key, pack_id: bytes, size_bytes: int = 0) -> PackFooter:
+    """The footer of a stored pack, with any key; DamageError when it is not sound.
+
+    size_bytes: of the pack, from a list or an index; 0 where it is not known.
+    """
+    return read_ends(store, key, pack_id, size_bytes)[1]
+
+
+def read_ends(
+    store: Store, key: Key, pack_id: bytes, size_bytes: int = 0
+) -> tuple[PackHeader, PackFooter]:
+    """As `read_footer`, with the header."""
     with reading(f"pack {pack_id.hex()}"):
-        return _read_footer(store, key, pack_id)
+        if size_bytes:
+            # The size may be wrong where the pack is not.
+            with suppress(DamageError):
+                return _read_ends(store, key, pack_id, size_bytes)
+        return _read_ends(store, key, pack_id, store.info("packs", pack_id.hex()).size_bytes)
 
 
-def _read_footer(store: Store, key: Key, pack_id: bytes) -> PackFooter:
+def _read_ends(store: Store, key: Key, pack_id: bytes, size: int) -> tuple[PackHeader, PackFooter]:
     name = pack_id.hex()
-    size = store.info("packs", name).size_bytes
     if size < HEADER_SIZE + SEALED_OVERHEAD_SIZE + _TRAILER.size:
         raise DamageError(f"pack {name} is cut off at {size} bytes; run repair")
-    header = parse_header(store.get("packs", name, 0, HEADER_SIZE))
-    trailer = store.get("packs", name, size - _TRAILER.size, _TRAILER.size)
+    # Near, what is read for nothing costs more than another call.
+    tail_at = size - (min(size, _TAIL_BYTES) if most_together(store) > 1 else _TRAILER.size)
+    raw, tail = at_once(
+        store,
+        lambda: store.get("packs", name, 0, HEADER_SIZE),
+        lambda: store.get("packs", name, tail_at, size - tail_at),
+    )
+    header, trailer = parse_header(raw), tail[-_TRAILER.size :]
     footer_size, magic = _TRAILER.unpack(trailer)
     signature_size = SIGNATURE_SIZE if header.owner == SHARED else 0
     footer_at = size - _TRAILER.size - signature_size - footer_size
     if magic != _END_MAGIC or footer_at < HEADER_SIZE or footer_size > FOOTER_SIZE_LIMIT:
         raise DamageError(f"pack {name} does not end as packs do; run repair")
-    sealed = store.get("packs", name, footer_at, footer_size + signature_size)
+    if footer_at < tail_at:
+        tail = store.get("packs", name, footer_at, tail_at - footer_at) + tail
+    sealed = tail[-_TRAILER.size - signature_size - footer_size : -_TRAILER.size]
     sealed, signature = sealed[:footer_size], sealed[footer_size:]
     if signature_size and not is_signed(
         key.verify_key, signature, _signed_text(header.raw, sealed)
@@ -351,7 +376,7 @@ def _read_footer(store: Store, key: Key, pack_id: bytes) -> PackFooter:
     footer = PackFooter(header.owner, pack_id, header.kind, size, columns)
     if sum(memoryview(columns.stored_lengths).cast("I")) != footer_at - HEADER_SIZE:
         raise DamageError(f"pack {name}: its blocks do not fill it; run repair")
-    return footer
+    return header, footer
 
 
 def _signed_text(header: bytes, footer: bytes) -> bytes:

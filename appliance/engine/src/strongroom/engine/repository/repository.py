@@ -46,14 +46,17 @@ from strongroom.engine.repository.keys.roles import (
 )
 from strongroom.engine.repository.keys.wrapping import Argon2Cost, WrapInfo, wrap_info, wrap_key
 from strongroom.engine.repository.leases import APPLIANCE, Holder, Lease
+from strongroom.engine.repository.read_caches import RecentlyUsed
 from strongroom.engine.repository.set_aside import SetAside
 from strongroom.engine.repository.snapshots import (
     Snapshot,
+    decode_snapshot,
     list_snapshots,
     read_snapshot,
     write_snapshot,
 )
-from strongroom.engine.stores.capabilities import Series, copy_ahead, together
+from strongroom.engine.stores.at_once import most_together
+from strongroom.engine.stores.capabilities import ListsAhead, Series, copy_ahead, together
 from strongroom.engine.stores.object_lock import LockRule, LocksObjects
 
 if TYPE_CHECKING:
@@ -62,9 +65,10 @@ if TYPE_CHECKING:
     from strongroom.engine.repository.index.index import Index
     from strongroom.engine.repository.packs import PackFooter, PackWriter
     from strongroom.engine.repository.read_caches import ReadCaches
-    from strongroom.engine.stores.store import Store
+    from strongroom.engine.stores.store import Kind, Store
 
 DEFAULT_CACHE_BYTES = 32 << 20
+_SNAPSHOT_BYTES = 4 << 20
 
 
 class Repository:
@@ -88,6 +92,8 @@ class Repository:
         self.client = key if isinstance(key, PutKey) else client
         self.cache_folder = cache_folder
         self.cipher = parse_encryption(config.encryption)
+        # One that was listed just now is wanted with its pages next.
+        self._read_snapshots: RecentlyUsed[str, bytes] = RecentlyUsed(_SNAPSHOT_BYTES, len)
 
     @classmethod
     def create(
@@ -148,22 +154,36 @@ class Repository:
         meanwhile: Callable[[], object] | None = None,
         *,
         cache_folder: bytes | None = None,
+        views: bool = False,
     ) -> Repository:
         """Open with a passphrase, a key, or None where the repository has no passphrase.
 
         meanwhile: called while a key is computed from the passphrase, a tenth of a second.
+        views: for a command that reads a snapshot and stores nothing. What it asks next is asked
+        at the same time: of tombstones a writer must see those of after it took its lease.
         RepositoryNotFoundError, WrongKeyError, UnknownFormatError, or DamageError when the
         configuration is not what was written.
         """
+        ahead = store.capability(ListsAhead) if views else None
+        early: tuple[Kind, ...] = ("keys", "snapshots") if isinstance(secret, bytes) else ()
+
+        def read() -> bytes:
+            return store.get("config", "config")
+
         try:
-            data = store.get("config", "config")
+            data = read() if ahead is None else ahead.list_ahead(early, read)
         except ObjectMissingError as error:
             raise RepositoryNotFoundError(
                 f"there is no repository at {store.location}; mount its disk, or make one with "
                 "strongroom init"
             ) from error
         stored = decode_config(data)
-        key = find_key(store, stored.config, secret, meanwhile)
+
+        def find() -> Key:
+            return find_key(store, stored.config, secret, meanwhile)
+
+        # After the snapshots: what one of these needs is in the index by then.
+        key = find() if ahead is None else ahead.list_ahead(("tombstones", "index"), find)
         if not stored.is_of(key):
             raise DamageError(
                 f"the configuration of {store.location} was changed: restore the file config from "
@@ -353,11 +373,15 @@ class Repository:
         left out because a snapshot is there: it may be damaged since.
         """
         notes = None if anew else KeptNotes(self.cache_folder, self.key, "snapshots")
-        return list_snapshots(self.store, self.key, set_aside=set_aside, notes=notes)
+        kept = self._read_snapshots if most_together(self.store) > 1 else None
+        return list_snapshots(self.store, self.key, set_aside=set_aside, notes=notes, kept=kept)
 
     def snapshot(self, name: str) -> Snapshot:
         """One snapshot by its whole id, with its pages; KeyRightError with a put key."""
-        return read_snapshot(self.store, self.restore_key, name, pages=True)
+        data = self._read_snapshots.get(name)
+        if data is None:
+            return read_snapshot(self.store, self.restore_key, name, pages=True)
+        return decode_snapshot(self.restore_key, name, data, pages=True)
 
     def passphrases(self) -> list[tuple[str, WrapInfo]]:
         """Name and description of each wrapped key."""

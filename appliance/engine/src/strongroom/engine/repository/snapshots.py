@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hmac
 import struct
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -53,10 +53,12 @@ from strongroom.engine.repository.left_out import LeftOut, decode_left_out, enco
 from strongroom.engine.repository.set_aside import SetAside, is_of_one_object
 from strongroom.engine.rows.left_out import unread_folders
 from strongroom.engine.rows.rows import bytes_together
+from strongroom.engine.stores.at_once import read_each
 
 if TYPE_CHECKING:
     from strongroom.engine.repository.kept_notes import KeptNotes
-    from strongroom.engine.stores.store import Store
+    from strongroom.engine.repository.read_caches import RecentlyUsed
+    from strongroom.engine.stores.store import ObjectInfo, Store
 
 _MAGIC = b"SRSN"
 _VERSION = 1
@@ -302,12 +304,12 @@ def _without_pages(key: Key, name: str, owner: bytes, text: bytes) -> Snapshot:
     return msgspec.structs.replace(snapshot, id=name, owner=owner, pages=(), left_out=None)
 
 
-def _read_noted(store: Store, key: Key, name: str, notes: KeptNotes, new: _NewNotes) -> Snapshot:
-    """`read_snapshot` without pages, by its note where there is one; see `kept_notes`."""
-    note = notes.get(name)
-    if note is None:
+def _read_noted(
+    key: Key, name: str, data: bytes | None, notes: KeptNotes, new: _NewNotes
+) -> Snapshot:
+    """A snapshot without pages, by its note where it was not read; see `kept_notes`."""
+    if data is not None:
         try:
-            data = store.get("snapshots", name)
             snapshot = decode_snapshot(key, name, data)
         except KeyRightError:
             new[bytes.fromhex(name)] = b""
@@ -315,6 +317,7 @@ def _read_noted(store: Store, key: Key, name: str, notes: KeptNotes, new: _NewNo
         owner, text, _ = _open_envelope(key, name, data)
         new[bytes.fromhex(name)] = owner + text
         return snapshot
+    note = notes.get(name)
     if not note:
         raise KeyRightError(f"snapshot {name} is of another client")
     owner, text = note[:CLIENT_ID_SIZE], note[CLIENT_ID_SIZE:]
@@ -353,6 +356,7 @@ def list_snapshots(
     leave_out: Container[str] = (),
     set_aside: SetAside | None = None,
     notes: KeptNotes | None = None,
+    kept: RecentlyUsed[str, bytes] | None = None,
     *,
     as_written: bool = False,
 ) -> list[Snapshot]:
@@ -363,7 +367,7 @@ def list_snapshots(
     leave_out: ids of those that are not read. set_aside: takes those that cannot be read, instead
     of an error. as_written: with times that are not believed (see `believed`), for anyone who
     judges them. notes: those that were read before are not read again: damage since then is found
-    by who reads their pages.
+    by who reads their pages. kept: takes the objects that were read.
 
     A snapshot that is forged or of an unknown version, and not verified, is left out: it would
     prevent listing the others.
@@ -371,15 +375,19 @@ def list_snapshots(
     snapshots = []
     new: _NewNotes = {}
     there = set()
-    for info in store.list("snapshots"):
-        if info.name in leave_out:
-            continue
+    infos = [info for info in store.list("snapshots") if info.name not in leave_out]
+    for info, data in _read_unnoted(store, infos, notes):
         try:
-            if notes is None or not is_object_name(info.name):
-                snapshot = read_snapshot(store, key, info.name)
-            else:
+            if isinstance(data, Exception):
+                raise data
+            if data is not None and kept is not None:
+                kept.keep(info.name, data)
+            if notes is not None and is_object_name(info.name):
                 there.add(bytes.fromhex(info.name))
-                snapshot = _read_noted(store, key, info.name, notes, new)
+                snapshot = _read_noted(key, info.name, data, notes, new)
+            else:
+                assert data is not None
+                snapshot = decode_snapshot(key, info.name, data)
         except (ObjectMissingError, KeyRightError):
             # Forgotten since it was listed; or of another client.
             continue
@@ -393,6 +401,21 @@ def list_snapshots(
     if notes is not None:
         notes.add(new, there)
     return sorted(snapshots, key=lambda snapshot: (snapshot.start_ns, snapshot.id))
+
+
+def _read_unnoted(
+    store: Store, infos: Sequence[ObjectInfo], notes: KeptNotes | None
+) -> Iterator[tuple[ObjectInfo, bytes | Exception | None]]:
+    """The objects that were listed, or why one cannot be read; None where there is a note of it."""
+    unread = {
+        info.name
+        for info in infos
+        if notes is None or not is_object_name(info.name) or notes.get(info.name) is None
+    }
+    names = [info.name for info in infos if info.name in unread]
+    found = read_each(store, names, lambda name: store.get("snapshots", name))
+    for info in infos:
+        yield info, next(found)[1] if info.name in unread else None
 
 
 def was_stored_unreadable(store: Store, key: Key, name: str) -> bool:

@@ -25,6 +25,7 @@ from strongroom.engine.content.ciphers import open_object, seal_object
 from strongroom.engine.content.digests import OBJECT_NAME_SIZE, object_name
 from strongroom.engine.repository.keys.owners import SIGNATURE_SIZE, is_signed
 from strongroom.engine.repository.keys.roles import Key, required_appliance_key
+from strongroom.engine.stores.at_once import read_each
 
 if TYPE_CHECKING:
     from strongroom.engine.stores.store import Store
@@ -85,9 +86,12 @@ def read_tombstone(store: Store, key: Key, name: str) -> Tombstone:
 def read_tombstones(store: Store, key: Key) -> list[Tombstone]:
     """All tombstones that the key opens."""
     tombstones = []
-    for info in store.list("tombstones"):
+    names = [info.name for info in store.list("tombstones")]
+    for _, found in read_each(store, names, lambda name: read_tombstone(store, key, name)):
         try:
-            tombstones.append(read_tombstone(store, key, info.name))
+            if isinstance(found, Exception):
+                raise found
+            tombstones.append(found)
         except (ObjectMissingError, KeyRightError):
             # Swept by a prune since it was listed; or of another client's packs.
             continue

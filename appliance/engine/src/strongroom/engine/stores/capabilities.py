@@ -16,7 +16,7 @@ The functions below ask for a capability and fall back to the default where a st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
@@ -76,6 +76,28 @@ class ReadsAhead(Protocol):
 
     def read_ahead(self, kind: Kind, name: str, offset: int, length: int) -> None:
         """Begin to read a part of an object; what is wrong with it is raised by `get`."""
+
+
+@runtime_checkable
+class AnswersTogether(Protocol):
+    """A distant store that answers the requests of several threads at the same time.
+
+    most_together: how many are worth while; 1 where it is near. has_read_ahead: objects that were
+    listed are read ahead of the reader, in the order of the list.
+    """
+
+    most_together: int
+    has_read_ahead: bool
+
+
+@runtime_checkable
+class ListsAhead(Protocol):
+    """A distant store that can list before it is asked, for a command that stores nothing."""
+
+    def list_ahead(
+        self, kinds: Sequence[Kind], meanwhile: Callable[[], _Capability]
+    ) -> _Capability:
+        """What `meanwhile` gives; the next `list` of each kind gives what is there meanwhile."""
 
 
 @runtime_checkable
@@ -157,6 +179,8 @@ _OF_THE_INNER_STORE: Final[frozenset[type]] = frozenset(
         ProvesPromises,
         LocksObjects,
         CountsTraffic,
+        AnswersTogether,
+        ListsAhead,
     )
 )
 

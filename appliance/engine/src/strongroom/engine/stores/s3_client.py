@@ -373,10 +373,13 @@ class S3Client:
                 self._requests[verb] = self._requests.get(verb, 0) + 1
             if self.traffic is not None:
                 self.traffic.count(1)
+            began_ns = clock.since_boot_ns()
             try:
                 result = work(client)
             except ClientError as error:
                 self._is_known = True
+                if self.traffic is not None:
+                    self.traffic.answered(began_ns)
                 asked_seconds = _asked_pause(error)
                 failure = self._of_answer(verb, error, was_repeated=attempt > 1)
                 if _code(error) in _EXPIRED_CODES:
@@ -386,6 +389,8 @@ class S3Client:
                 failure = self._of_connection(error)
             else:
                 self._is_known = True
+                if self.traffic is not None:
+                    self.traffic.answered(began_ns)
                 return result
             if not isinstance(failure, _PassingError):
                 raise failure from None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol, Self, TypeVar
 from strongroom.base import clock
 from strongroom.base.errors import ObjectMissingError, RightError
 from strongroom.base.printable import printable
+from strongroom.engine.stores.capabilities import AnswersTogether, own_capability
 from strongroom.engine.stores.store import Kind, ObjectInfo, Writer
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ _Capability = TypeVar("_Capability")
 
 class KeepsVersions(Protocol):
     """What a store of the past needs of that of the present, which S3Store is."""
+
+    most_together: int
 
     @property
     def location(self) -> str:
@@ -56,6 +59,7 @@ class PastStore:
     def __init__(self, inner: KeepsVersions, time_ns: int) -> None:
         self._inner = inner
         self._time_ns = time_ns
+        self.most_together, self.has_read_ahead = inner.most_together, False
         self._found: dict[tuple[Kind, str], ObjectVersion] = {}
         self._lock = threading.Lock()
 
@@ -91,8 +95,8 @@ class PastStore:
         return frozenset()
 
     def capability(self, wanted: type[_Capability]) -> _Capability | None:
-        """None: they are of the present."""
-        return None
+        """None but reading together: they are of the present."""
+        return own_capability(self, wanted) if wanted is AnswersTogether else None
 
     def reopen(self) -> PastStore:
         """The same for a forked process."""

@@ -17,12 +17,14 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from strongroom.base import clock
 from strongroom.base.errors import DamageError, ObjectMissingError, StoreError
 from strongroom.base.printable import printable
+from strongroom.engine.stores.at_once import at_once
 from strongroom.engine.stores.capabilities import own_capability
 from strongroom.engine.stores.gathered_writer import GatheredWriter
 from strongroom.engine.stores.local_place import require_no_others
@@ -51,6 +53,8 @@ _Capability = TypeVar("_Capability")
 # Retries of a list in several parts while it keeps changing; then the last one is used.
 _LISTING_ATTEMPTS: Final = 10
 _ABANDONED_NS: Final = 86400 * clock.SECOND_NS
+# Each at its first time takes a connection.
+_READS_TOGETHER: Final = 16
 _LARGEST_BYTES: Final = 5 << 30
 # What the names of objects with which promises are tried begin with.
 _PROBE: Final = "probe-"
@@ -71,6 +75,8 @@ class S3Store:
         # Ceph refuses the tags that it gives, and takes them without their quotes.
         self._is_unquoted = False
         self._rule: LockRule | None = None
+        self._ahead: dict[Kind, Sequence[ObjectInfo]] = {}
+        self.most_together, self.has_read_ahead = _READS_TOGETHER, False
 
     @property
     def location(self) -> str:
@@ -211,6 +217,22 @@ class S3Store:
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """Every object of a kind, complete before the first is returned."""
+        ahead = self._ahead.pop(kind, None)
+        return iter(self._all(kind) if ahead is None else ahead)
+
+    def list_ahead(
+        self, kinds: Sequence[Kind], meanwhile: Callable[[], _Capability]
+    ) -> _Capability:
+        """What `meanwhile` gives; the next `list` of each kind gives what is there meanwhile."""
+
+        def list_one(kind: Kind) -> None:
+            self._ahead[kind] = self._all(kind)
+
+        found: list[_Capability] = []
+        at_once(self, lambda: found.append(meanwhile()), *(partial(list_one, one) for one in kinds))
+        return found[0]
+
+    def _all(self, kind: Kind) -> Sequence[ObjectInfo]:
         prefix = self._prefix + (kind if kind == "config" else f"{kind}/")
         names: set[str] = set()
         for _ in range(_LISTING_ATTEMPTS):
@@ -220,7 +242,7 @@ class S3Store:
             if parts == 1 or names == found.keys():
                 break
             names = set(found)
-        return iter(found.values())
+        return [*found.values()]
 
     def delete(self, kind: Kind, name: str) -> None:
         """Remove an object; a missing one is not an error.

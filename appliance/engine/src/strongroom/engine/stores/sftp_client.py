@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from strongroom.base import clock
 from strongroom.base.errors import ConnectionLostError, ProtocolError, StoreError
 from strongroom.base.printable import printable
 from strongroom.engine.stores.ssh_command import SshProcess
@@ -129,6 +130,7 @@ class SftpClient:
     def ask(self, requests: Sequence[Request]) -> list[Answer]:
         """Send requests, and give the answers in their order. Raises ConnectionLostError."""
         answers: dict[int, Answer] = {}
+        began_ns = clock.since_boot_ns()
         with self._lock, self._whole_or_ended():
             first = self._next_id
             self._next_id = (first + len(requests)) & 0x7FFFFFFF
@@ -142,6 +144,7 @@ class SftpClient:
             sent = sum(len(request.payload or b"") for request in requests)
             received = sum(len(answer.data) for answer in answers.values())
             self._traffic.count(1, sent, received)
+            self._traffic.answered(began_ns)
         wanted = range(first, first + len(requests))
         if answers.keys() != set(wanted):
             raise ProtocolError("the SFTP server answers requests that were not sent")

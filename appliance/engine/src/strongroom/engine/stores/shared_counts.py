@@ -11,6 +11,8 @@ from threading import Lock
 from typing import Final
 from weakref import WeakSet
 
+from strongroom.base import clock
+
 _NUMBER_BYTES: Final = 8
 _every: WeakSet[SharedCounts] = WeakSet()
 
@@ -37,6 +39,10 @@ class SharedCounts:
         with self.alone():
             self._numbers[place] += count
             return self._numbers[place]
+
+    def put(self, place: int, number: int) -> None:
+        """Set one number, for anyone who counts alone."""
+        self._numbers[place] = number
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -66,11 +72,14 @@ class Traffic:
 
     Requests are those that the store answers one by one: of HTTP, of the storage protocol, and of
     SFTP what is sent together without waiting. Bytes are those of objects.
+
+    Round trips are the most requests of which each began after the one before it had its answer:
+    what is asked for at the same time is one.
     """
 
     def __init__(self, place: str) -> None:
         self.place = place
-        self._counts = SharedCounts(3)
+        self._counts = SharedCounts(5)
 
     def count(self, requests: int = 0, sent_bytes: int = 0, received_bytes: int = 0) -> None:
         """Add to the figures."""
@@ -78,10 +87,23 @@ class Traffic:
             if count:
                 self._counts.add(place, count)
 
+    def answered(self, began_ns: int) -> None:
+        """A request has its answer, which began at this time of `clock.since_boot_ns`."""
+        with self._counts.alone():
+            # Of what ends first, the next is what began after that: no choice has more.
+            if began_ns >= self._counts[4]:
+                self._counts.put(3, self._counts[3] + 1)
+                self._counts.put(4, clock.since_boot_ns())
+
     @property
     def requests(self) -> int:
         """Requests, those that were repeated too."""
         return self._counts[0]
+
+    @property
+    def round_trips(self) -> int:
+        """How many of them had to follow another."""
+        return self._counts[3]
 
     @property
     def sent_bytes(self) -> int:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from strongroom.base import clock
 from strongroom.base.errors import (
     CancelledError,
     ConnectionLostError,
@@ -83,6 +84,7 @@ class StorageAnswer:
     error: StrongroomError | None = None
     is_awaited: bool = False
     is_done: bool = False
+    began_ns: int = 0
 
     def payload(self) -> bytes:
         """All parts, joined."""
@@ -245,6 +247,8 @@ class StorageClient:
         size = memoryview(request.payload).nbytes
         if self._traffic is not None:
             self._traffic.count(int(answer is not None), size)
+            if answer is not None:
+                answer.began_ns = clock.since_boot_ns()
         start = encode_start(request.type, flags, request_id, encoded, size)
         try:
             if size and is_verified:
@@ -327,6 +331,8 @@ class StorageClient:
             raise ProtocolError(f"the storage daemon sent a frame of type {frame_type}")
         elif answer.request_id == _HELLO_ID:
             _require_version(decode(header, StorageWelcome))
+        if self._traffic is not None:
+            self._traffic.answered(answer.began_ns)
         with self._condition:
             answer.header = header
             self._expected.popleft()

@@ -8,15 +8,14 @@ time; its owner holds a lock.
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.base import clock
 from strongroom.base.errors import StrongroomError
+from strongroom.engine.stores.at_once import await_end
 from strongroom.engine.stores.store import Kind, ObjectInfo
 from strongroom.net.storage.client import Request, StorageAnswer, StorageClient
 from strongroom.net.storage.protocol import FrameType, ObjectName, ObjectPart, encode
@@ -72,6 +71,11 @@ class RequestsAhead:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._asked: deque[tuple[SpeculativeRequest, float, StorageAnswer]] = deque()
+        self._keeps_all = False
+
+    def keep_all(self) -> None:
+        """Keep answers when another request comes before: for who stores nothing."""
+        self._keeps_all = True
 
     def request(
         self,
@@ -114,6 +118,8 @@ class RequestsAhead:
             self._asked.append((question, clock.elapsed_seconds(), answer))
 
     def _take(self, question: SpeculativeRequest) -> StorageAnswer | None:
+        if self._keeps_all and all(asked != question for asked, *_ in self._asked):
+            return None
         while self._asked:
             asked, at_seconds, answer = self._asked.popleft()
             if asked == question and clock.elapsed_seconds() - at_seconds < LONGEST_SECONDS:
@@ -125,11 +131,6 @@ class RequestsAhead:
 #
 # Each is made by its own thread. `take` waits until all threads have ended, so a fork
 # afterwards copies no running thread, and no lock that one holds.
-_LOOK_SECONDS: Final = 0.0005
-# Where the machine is so busy that a thread does not get to its end.
-_LONGEST_END_SECONDS: Final = 10.0
-
-
 class ConnectionsAhead:
     """`count` connections, each to be taken once; for one thread."""
 
@@ -147,7 +148,7 @@ class ConnectionsAhead:
     def take(self) -> StorageClient | None:
         """One of them, None when none is left; failed connections do not count."""
         while self._threads:
-            _await_end(self._threads.pop())
+            await_end(self._threads.pop())
         return self._made.pop() if self._made else None
 
     def take_only(self) -> StorageClient | None:
@@ -160,7 +161,7 @@ class ConnectionsAhead:
     def close(self) -> None:
         """Close those that were not taken."""
         while self._threads:
-            _await_end(self._threads.pop())
+            await_end(self._threads.pop())
         while self._made:
             self._made.pop().close()
 
@@ -169,19 +170,6 @@ class ConnectionsAhead:
             self._made.append(self._connect())
         except (StrongroomError, OSError) as error:
             self._failures.append(error)
-
-
-def _await_end(thread: threading.Thread) -> None:
-    """Return when a thread is missing from the process.
-
-    Before Python 3.13 `join` returns when the thread runs no Python any more. At its very end it
-    takes a lock of OpenSSL: copied by a fork, that is never released, and the child waits forever.
-    """
-    thread.join()
-    task = f"/proc/self/task/{thread.native_id}"
-    deadline = clock.elapsed_seconds() + _LONGEST_END_SECONDS
-    while os.path.exists(task) and clock.elapsed_seconds() < deadline:
-        time.sleep(_LOOK_SECONDS)
 
 
 # Changes that are sent to a storage daemon in one batch.

@@ -36,6 +36,7 @@ from strongroom.net.storage.protocol import (
 )
 from strongroom.net.storage.read_ahead import (
     AT_FIRST,
+    WINDOW_OBJECTS,
     ConnectionsAhead,
     ReadAhead,
     RequestsAhead,
@@ -87,6 +88,7 @@ class RemoteStore:
         self._cache_folder = cache_folder
         self._cache = None if cache_folder is None else ObjectCache(cache_folder)
         self._is_far = is_far
+        self.most_together, self.has_read_ahead = (WINDOW_OBJECTS if is_far else 1), True
         self.traffic: Traffic | None = None
         self._requests_ahead = RequestsAhead()
         self._lease = ""
@@ -166,6 +168,18 @@ class RemoteStore:
                 self._ahead[kind] = ReadAhead(kind, infos, lambda name: self._has(kind, name))
         return iter(infos)
 
+    def list_ahead(
+        self, kinds: Sequence[Kind], meanwhile: Callable[[], _Capability]
+    ) -> _Capability:
+        """What `meanwhile` gives; the next `list` of each kind gives what is there meanwhile."""
+        if self._is_far:
+            questions = [SpeculativeRequest(FrameType.LIST, kind) for kind in kinds]
+            if "index" in kinds and self.role != "agent":
+                questions.append(SpeculativeRequest(FrameType.UNVERIFIED, "index"))
+            self._requests_ahead.keep_all()
+            self._requests_ahead.send(self.client(), questions)
+        return meanwhile()
+
     def delete(self, kind: Kind, name: str) -> None:
         """Remove an object; RightError for a peer without that right."""
         if name == self._lease:
@@ -187,7 +201,7 @@ class RemoteStore:
         if self.role == "agent":
             # An agent sees only what it stored itself and what was verified.
             return frozenset()
-        answer = self.client().ask(FrameType.UNVERIFIED, kind)
+        answer = self._requests_ahead.ask(self.client(), FrameType.UNVERIFIED, kind)
         return frozenset(name for part in answer.parts for name in decode_names(kind, part))
 
     def false(self, kind: Kind) -> frozenset[str]:

@@ -72,6 +72,7 @@ def test_every_block_is_located_where_its_pack_has_it(repository, chunks):
                 entry.codec,
                 0,
                 len(entry.chunk_lengths),
+                footer.size_bytes,
             )
             assert entry.block_id in blocks
 

@@ -21,7 +21,7 @@ SHARED_NUMBER = 0
 
 
 class BlockLocation(NamedTuple):
-    """Where a block is stored: `stored_length` bytes at `offset` of a pack."""
+    """Where a block is stored: `stored_length` bytes at `offset` of a pack of `pack_bytes`."""
 
     pack_id: bytes
     number: int
@@ -31,6 +31,7 @@ class BlockLocation(NamedTuple):
     codec: int
     flags: int
     chunk_count: int
+    pack_bytes: int
 
 
 class BlockPlaces(Protocol):
@@ -120,6 +121,7 @@ class BlockRows:
             self._codecs[row],
             self._flags[row],
             self._chunk_counts[row],
+            pack.size_bytes,
         )
 
     def is_marked(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:

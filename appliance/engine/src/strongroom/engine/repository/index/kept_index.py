@@ -204,7 +204,7 @@ class KeptIndex:
         """
         words = words_of(block_id)
         keys = {owner: int(mix.keys(words)[0]) for owner, mix in self._runs.mixes.items()}
-        found: list[tuple[tuple[bool, bool, int, bool], bytes, Any]] = []
+        found: list[tuple[tuple[bool, bool, int, bool], Any, Any]] = []
         for packs in self._runs.packs:
             for entry in packs.run.file.find_one(block_id, keys[packs.owner]):
                 row = int(entry["pack"])
@@ -215,9 +215,9 @@ class KeptIndex:
                         -int(entry["raw"]),
                         bool(packs.closed[row]),
                     )
-                    found.append((order, packs.run.packs["id"][row].tobytes(), entry))
+                    found.append((order, packs.run.packs[row], entry))
         found.sort(key=lambda one: one[0])
-        return list(dict.fromkeys(_location(pack_id, entry) for _, pack_id, entry in found))
+        return list(dict.fromkeys(_location(pack, entry) for _, pack, entry in found))
 
     def _offered(self, block_ids: bytes) -> NDArray[np.int8]:
         words = words_of(block_ids)
@@ -261,9 +261,9 @@ class KeptIndexes:
             return index
 
 
-def _location(pack_id: bytes, entry: Any) -> BlockLocation:
+def _location(pack: Any, entry: Any) -> BlockLocation:
     return BlockLocation(
-        pack_id,
+        pack["id"].tobytes(),
         int(entry["number"]),
         int(entry["offset"]),
         int(entry["stored"]),
@@ -271,4 +271,5 @@ def _location(pack_id: bytes, entry: Any) -> BlockLocation:
         int(entry["codec"]),
         int(entry["flags"]),
         int(entry["chunks"]),
+        int(pack["size"]),
     )

@@ -7,7 +7,7 @@ describes its pack; for new references the pack must be neither marked nor missi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -38,6 +38,7 @@ from strongroom.engine.repository.index.kept_runs import (
 )
 from strongroom.engine.repository.index.objects import (
     IndexColumns,
+    IndexHead,
     read_index_columns,
     read_index_head,
 )
@@ -46,6 +47,7 @@ from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.keys.roles import Key
 from strongroom.engine.repository.packs import HEADER_SIZE, KIND_DATA
 from strongroom.engine.repository.tombstones import read_tombstones
+from strongroom.engine.stores.at_once import most_together, read_each
 from strongroom.engine.stores.opened_store import OpenedStore
 
 if TYPE_CHECKING:
@@ -149,7 +151,7 @@ class KeptRuns:
         # Marks are read first: a pack marked later than this is kept until our lease ends.
         tombstones = read_tombstones(self._opened.store, self._key)
         marked = b"".join(pack_id for tombstone in tombstones for pack_id in tombstone.pack_ids)
-        listed = [info.name for info in self._opened.store.list("index")]
+        sizes = {info.name: info.size_bytes for info in self._opened.store.list("index")}
         unverified = self._opened.store.unverified("index")
         for owner in self._owners:
             if owner not in self.block_folders:
@@ -157,8 +159,9 @@ class KeptRuns:
                 self.block_folders[owner] = RunFolder(place, "blocks", self.mixes[owner])
                 self.chunk_folders[owner] = RunFolder(place, "chunks", self.mixes[owner])
         known = {name for folder in self.block_folders.values() for name in folder.object_names()}
-        self._read_blocks(sorted(name for name in listed if not _is_known(name, known)), unverified)
-        there = set(map(bytes.fromhex, filter(is_object_name, listed)))
+        unknown = sorted(name for name in sizes if not _is_known(name, known))
+        self._read_blocks({name: sizes[name] for name in unknown}, unverified)
+        there = set(map(bytes.fromhex, filter(is_object_name, sizes)))
         for folder in self.block_folders.values():
             folder.merge(there)
         self._keep_to_limit()
@@ -190,11 +193,12 @@ class KeptRuns:
                 self.chunks.append(UsableChunks(run, self.mixes[owner], usable))
         self._keep_to_limit()
 
-    def _read_blocks(self, names: Sequence[str], unverified: frozenset[str]) -> None:
+    def _read_blocks(self, sizes: Mapping[str, int], unverified: frozenset[str]) -> None:
         new = {owner: NewRun(BLOCK_ENTRY) for owner in self._owners}
-        for name in names:
+        for name, head in self._heads(sizes):
             try:
-                head = read_index_head(self._opened.store, name)
+                if isinstance(head, Exception):
+                    raise head
                 if head.owner not in new:
                     if self.owner != SHARED:
                         # Without packs: so that no one reads its head again. (Among the runs of
@@ -224,6 +228,17 @@ class KeptRuns:
         for owner, run in new.items():
             if run.objects:
                 self.block_folders[owner].write(run)
+
+    def _heads(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, IndexHead | Exception]]:
+        """The heads of index objects, or why one cannot be read."""
+        store = self._opened.store
+        # Most of many objects may be those of other clients: near, the head is enough.
+        is_distant = most_together(store) > 1
+        return read_each(
+            store,
+            list(sizes),
+            lambda name: read_index_head(store, name, sizes[name] if is_distant else 0),
+        )
 
     def _read_chunks(self, folder: RunFolder, names: Sequence[str]) -> None:
         new = NewRun(CHUNK_ENTRY)

@@ -60,6 +60,8 @@ _MAGIC = b"SRIX"
 _VERSION = 1
 _HEAD = struct.Struct("<4sB3x16sI")
 _COUNTS = struct.Struct("<32sIII")
+# The first part where an object describes some hundred packs; others are read apart.
+_BEGINNING_BYTES = 32 << 10
 _PACK_ROW_SIZE = 1 + 4 + 8
 _LABEL = b"strongroom index 1"
 _CHUNKS_LABEL = b"strongroom index chunks 1"
@@ -97,11 +99,15 @@ class IndexColumns(NamedTuple):
 
 
 class IndexHead(NamedTuple):
-    """The first bytes of an index object: whose packs it describes, and the size of its parts."""
+    """The first bytes of an index object: whose packs it describes, and the size of its parts.
+
+    beginning: what was read of it.
+    """
 
     raw: bytes
     owner: bytes
     first_size: int
+    beginning: bytes = b""
 
 
 def write_index_object(
@@ -148,16 +154,20 @@ def write_index_object(
     return name
 
 
-def read_index_head(store: Store, name: str) -> IndexHead:
-    """Whose packs an index object describes; DamageError, UnknownFormatError."""
-    raw = store.get("index", name, 0, _HEAD.size)
+def read_index_head(store: Store, name: str, size_bytes: int = 0) -> IndexHead:
+    """Whose packs an index object describes; DamageError, UnknownFormatError.
+
+    size_bytes: of the object; then so much of it is read as saves another request.
+    """
+    beginning = store.get("index", name, 0, max(_HEAD.size, min(size_bytes, _BEGINNING_BYTES)))
+    raw = beginning[: _HEAD.size]
     with reading(f"index {name}"):
         magic, version, owner, first_size = _HEAD.unpack(raw)
     if magic != _MAGIC:
         raise DamageError(f"index {name} does not begin as indexes do; run repair")
     if version != _VERSION:
         raise UnknownFormatError(f"index {name} has version {version}; update strongroom")
-    return IndexHead(raw, owner, first_size)
+    return IndexHead(raw, owner, first_size, beginning)
 
 
 def read_index_object(
@@ -198,7 +208,10 @@ def _read_columns(
     head = head or read_index_head(store, name)
     owner, first_size = head.owner, head.first_size
     second_at = first_size + (SIGNATURE_SIZE if owner == SHARED else 0)
-    sealed = memoryview(store.get("index", name, _HEAD.size, None if chunks else second_at))
+    if not chunks and len(head.beginning) >= _HEAD.size + second_at:
+        sealed = memoryview(head.beginning)[_HEAD.size : _HEAD.size + second_at]
+    else:
+        sealed = memoryview(store.get("index", name, _HEAD.size, None if chunks else second_at))
     first, signature, second = sealed[:first_size], sealed[first_size:second_at], sealed[second_at:]
     if owner == SHARED and not is_signed(
         key.verify_key, signature, _SIGNED_PURPOSE + head.raw + bytes(first)
