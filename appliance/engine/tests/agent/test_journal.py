@@ -66,6 +66,7 @@ def test_a_journal_that_was_cut_off_is_the_beginning_of_what_it_was(
     before = reports(written)
     assert [report.sequence for report in before] == list(range(1, len(before) + 1))
     assert [one.text for one in before if isinstance(one, RunLog)] == texts
+    written.close()
     path = os.path.join(folder, os.listdir(folder)[0])
     size = data.draw(st.integers(0, os.path.getsize(path)))
     os.truncate(path, size)
@@ -83,7 +84,9 @@ def test_a_journal_that_was_cut_off_is_the_beginning_of_what_it_was(
         journal.add_ended(ending(journal))
         assert [report.sequence for report in reports(journal)] == list(range(1, len(after) + 3))
         journal.close()
-        assert [one.ended is not None for one in load_journals(folder, DIRECTORS)] == [True]
+        (journal,) = load_journals(folder, DIRECTORS)
+        assert journal.ended is not None
+    journal.close()
 
 
 def test_what_is_acknowledged_stays_so(tmp_path: Path) -> None:
@@ -167,3 +170,12 @@ def test_what_is_no_journal_is_removed(tmp_path: Path) -> None:
     (tmp_path / "y.journal").write_bytes(msgspec.json.encode({"type": "begun", "time_ns": 1}))
     assert load_journals(os.fsencode(tmp_path), DIRECTORS) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_journal_that_cannot_be_written_leaves_no_file_and_no_descriptor(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with largest_file(10), pytest.raises(OSError, match="too large"):
+            new_journal(os.fsencode(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) == len(before)

@@ -85,11 +85,12 @@ class Site:
 def looks(request: pytest.FixtureRequest) -> dict[str, Any]:
     """How the browser shows pages."""
     wide = {"width": 1280, "height": 800}
-    return {
+    known: dict[str, dict[str, Any]] = {
         "light": {"viewport": wide, "color_scheme": "light"},
         "dark": {"viewport": wide, "color_scheme": "dark"},
         "phone": {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True},
-    }[request.param]
+    }
+    return known[request.param]
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,7 @@ def own_cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def new_catalog_url(request: pytest.FixtureRequest, tmp_path: Path):
+def new_catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], URL | str]:
     """Gives the address of an empty database at each call."""
     made = 0
 
@@ -31,13 +31,14 @@ def new_catalog_url(request: pytest.FixtureRequest, tmp_path: Path):
         made += 1
         if request.param == "sqlite":
             return f"sqlite:///{tmp_path}/catalog{made}.sqlite"
-        return request.getfixturevalue("cluster").new_database()
+        cluster: Cluster = request.getfixturevalue("cluster")
+        return cluster.new_database()
 
     return new
 
 
 @pytest.fixture
-def catalog(new_catalog_url) -> Iterator[Catalog]:
+def catalog(new_catalog_url: Callable[[], URL | str]) -> Iterator[Catalog]:
     opened = open_catalog(new_catalog_url())
     yield opened
     opened.close()

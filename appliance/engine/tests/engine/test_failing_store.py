@@ -89,11 +89,12 @@ def faults_of(job: Job, number: int) -> list[Fault]:
 def test_an_error_of_the_store_is_fatal_and_harmless(anywhere, folder, job, number):
     for fault in faults_of(job, number):
         site = anywhere.copy(folder / "site")
-        store = FaultStore(site.store(), [fault])
-        status = in_child(lambda here=site, failing=store: job(here, failing))
+        with closing(FaultStore(site.store(), [fault])) as store:
+            status = in_child(lambda here=site, failing=store: job(here, failing))
         assert status == StoreError.exit_code, fault
         assert not store.unexercised(), fault
-        present = {info.name for info in site.store().list("snapshots")}
+        with closing(site.store()) as seen:
+            present = {info.name for info in seen.list("snapshots")}
         if fault.operation != "put_durable" or fault.kind != "snapshots":
             assert present == set(site.expected), fault
         site.verify()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def new_house(first_house: HouseOfDaemons, folder: Path) -> Iterator[Callable[..
     """Starts a house of one's own."""
     made: list[HouseOfDaemons] = []
 
-    def make(*agents: str, **options: object) -> HouseOfDaemons:
+    def make(*agents: str, **options: Any) -> HouseOfDaemons:
         house = HouseOfDaemons(folder, agents or ("web1",), like=first_house, **options)
         made.append(house)
         return house.__enter__()

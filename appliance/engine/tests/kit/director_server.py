@@ -95,11 +95,9 @@ FILES = {
 class LoopThread:
     """An event loop that runs in a thread; a context manager."""
 
-    def __init__(self) -> None:
+    def __enter__(self) -> Self:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, name="loop", daemon=True)
-
-    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

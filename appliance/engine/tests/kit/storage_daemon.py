@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,9 +111,11 @@ class Daemon:
         """The id of a client; b"" while there is no repository."""
         if self._key is None:
             try:
-                self._key = required_appliance_key(
-                    Repository.open(self._opened_here(), PASSPHRASE).key
-                )
+                with (
+                    closing(self._opened_here()) as store,
+                    Repository.open(store, PASSPHRASE) as repository,
+                ):
+                    self._key = required_appliance_key(repository.key)
             except RepositoryNotFoundError:
                 return b""
         return self._key.client_id(name)

@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from kit.connections import House
@@ -5,19 +8,19 @@ from strongroom.base import clock
 
 
 @pytest.fixture(scope="session")
-def shared_house(tmp_path_factory):
+def shared_house(tmp_path_factory: pytest.TempPathFactory) -> House:
     """For tests that change nothing in it."""
     return House(tmp_path_factory.mktemp("house"))
 
 
 @pytest.fixture
-def house(tmp_path):
+def house(tmp_path: Path) -> House:
     """One of the test's own."""
     return House(tmp_path)
 
 
 @pytest.fixture
-def wall_clock(monkeypatch):
+def wall_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Moves our wall clock: `wall_clock(days=3)` from now on."""
     real = clock.now_ns
 

@@ -81,14 +81,20 @@ class RunJournal:
 
     @classmethod
     def create(cls, folder: bytes, director: str, start: StartMessage) -> RunJournal:
-        """Create the journal of a new run, durably. Raises OSError."""
+        """Create the journal of a new run, durably. Raises OSError, and leaves no file then."""
         path = os.path.join(folder, start.run_id.encode("ascii") + _ENDING.encode())
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         journal = cls(path, os.open(path, flags, 0o600))
         journal.entry = AcceptedRun(director=director, start=start, accepted_ns=clock.now_ns())
-        journal._append(_encoder.encode(journal.entry))
-        os.fsync(journal._file)
-        sync_folder(folder)
+        try:
+            journal._append(_encoder.encode(journal.entry))
+            os.fsync(journal._file)
+            sync_folder(folder)
+        except OSError:
+            # The director hears that the run failed, so the next start must not find it. And a
+            # full disk may refuse many runs: each would keep a descriptor.
+            journal.remove()
+            raise
         return journal
 
     @classmethod

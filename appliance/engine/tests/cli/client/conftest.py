@@ -1,7 +1,10 @@
 import contextlib
 import dataclasses
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +14,12 @@ from kit.simulated_agent import SimulatedAgent
 from strongroom.cli.main import main
 from strongroom.director.catalog.database import open_catalog
 from strongroom.director.catalog.snapshots import add_snapshots, load_snapshot
+from strongroom.director.results.snapshots import Snapshot
+from strongroom.engine.repository.snapshots import Snapshot as StoredSnapshot
 
 
 @pytest.fixture(scope="session")
-def director(tmp_path_factory):
+def director(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDirector]:
     with RunningDirector(tmp_path_factory.mktemp("director")) as running:
         yield running
 
@@ -28,12 +33,12 @@ class Answer:
     messages: str
 
     @property
-    def objects(self):
+    def objects(self) -> list[dict[str, Any]]:
         return objects_of(self.output)
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TZ", "UTC")
     for name in ("XDG_CONFIG_HOME", "STRONGROOM_DIRECTOR", "STRONGROOM_REPOSITORY"):
@@ -42,10 +47,14 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def command(director, home, capsys):
+def command(
+    director: RunningDirector, home: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Answer]:
     """Run `strongroom WORDS`, as admin unless told otherwise."""
 
-    def run(*words, who="admin", exit_code=0, place=None):
+    def run(
+        *words: str, who: str = "admin", exit_code: int = 0, place: Sequence[str] | None = None
+    ) -> Answer:
         if place is None:
             identity = director.identity(who).folder.decode()
             place = ["--director", director.url, "--identity", identity]
@@ -58,11 +67,13 @@ def command(director, home, capsys):
 
 
 @pytest.fixture
-def working_agent(director):
+def working_agent(
+    director: RunningDirector,
+) -> Iterator[Callable[[str, Callable[[SimulatedAgent], object]], SimulatedAgent]]:
     """An agent in a thread that does every run as `work` says, until the test ends."""
     stopping = contextlib.ExitStack()
 
-    def start(name, work):
+    def start(name: str, work: Callable[[SimulatedAgent], object]) -> SimulatedAgent:
         agent = stopping.enter_context(SimulatedAgent(director, name))
         thread = threading.Thread(target=work, args=(agent,), daemon=True)
         thread.start()
@@ -74,14 +85,14 @@ def working_agent(director):
 
 
 @pytest.fixture
-def own_director(tmp_path, director):
+def own_director(tmp_path: Path, director: RunningDirector) -> Iterator[RunningDirector]:
     """A director for one test, which may change everything."""
     with RunningDirector(tmp_path, like=director) as running:
         yield running
 
 
 @pytest.fixture
-def copied(own_director):
+def copied(own_director: RunningDirector) -> tuple[StoredSnapshot, Snapshot]:
     """The newest snapshot of web1, and what the catalog says of its copy elsewhere."""
     original = own_director.snapshots[1]
     catalog = open_catalog(f"sqlite:///{own_director.folder}/state/main.sqlite")

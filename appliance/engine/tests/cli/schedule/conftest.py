@@ -73,7 +73,7 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path):
+def machine(tmp_path: Path) -> Machine:
     command = Command(tmp_path)
     command.make_repository()
     made = Machine(command, tmp_path / "machine.conf", tmp_path / "data", tmp_path / "state")

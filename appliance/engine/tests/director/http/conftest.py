@@ -1,3 +1,6 @@
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from kit.connections import House
@@ -5,19 +8,19 @@ from kit.director_server import RunningDirector
 
 
 @pytest.fixture(scope="session")
-def house(tmp_path_factory):
+def house(tmp_path_factory: pytest.TempPathFactory) -> House:
     return House(tmp_path_factory.mktemp("house"))
 
 
 @pytest.fixture(scope="session")
-def director(tmp_path_factory):
+def director(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDirector]:
     """A director that tests look at; what they change they put back, or does not matter."""
     with RunningDirector(tmp_path_factory.mktemp("director")) as running:
         yield running
 
 
 @pytest.fixture
-def own_director(tmp_path, director):
+def own_director(tmp_path: Path, director: RunningDirector) -> Iterator[RunningDirector]:
     """A director for one test, which may change everything."""
     with RunningDirector(tmp_path, like=director) as running:
         yield running

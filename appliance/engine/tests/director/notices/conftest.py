@@ -3,44 +3,54 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kit.agents_in_process import SimulatedAgent
 from kit.connections import House
-from kit.director_in_process import client, job
+from kit.director_in_process import TestDirector, client, job
 from kit.mail_server import MailServer
 from kit.web_server import WebServer
 from strongroom.base.errors import StrongroomError
+from strongroom.director.results.runs import Run
+from strongroom.net.identities.identity import Identity
 
 
 # Certificates are judged by the machine's clock, so they are made before a test moves ours.
 @pytest.fixture(scope="session")
-def house(tmp_path_factory):
-    made = House(tmp_path_factory.mktemp("house"))
-    made.server = made.identity("mx", "storage", "localhost", "127.0.0.1")
-    return made
+def house(tmp_path_factory: pytest.TempPathFactory) -> House:
+    return House(tmp_path_factory.mktemp("house"))
+
+
+@pytest.fixture(scope="session")
+def server_identity(house: House) -> Identity:
+    """That of the mail and web servers."""
+    return house.identity("mx", "storage", "localhost", "127.0.0.1")
 
 
 @pytest.fixture
-def ca_file(house):
-    return os.fsdecode(house.server.folder) + "/authority.pem"
+def ca_file(server_identity: Identity) -> str:
+    return os.fsdecode(server_identity.folder) + "/authority.pem"
 
 
 @pytest.fixture
-def mail_server(house):
-    with MailServer(house.server, security="StartTLS", login=("ann", "word")) as server:
+def mail_server(server_identity: Identity) -> Iterator[MailServer]:
+    with MailServer(server_identity, security="StartTLS", login=("ann", "word")) as server:
         yield server
 
 
 @pytest.fixture
-def web_server(house):
-    with WebServer(house.server) as server:
+def web_server(server_identity: Identity) -> Iterator[WebServer]:
+    with WebServer(server_identity) as server:
         yield server
 
 
 @pytest.fixture
-def secret_file(tmp_path):
+def secret_file(tmp_path: Path) -> Callable[..., str]:
     """Makes a file with a secret."""
 
     def make(text: str, mode: int = 0o400) -> str:
@@ -56,17 +66,32 @@ NIGHTLY = "Schedule { Name = nights; Run = daily at 21:00; }\n"
 
 
 @pytest.fixture
-def told(director, mail_server, web_server, ca_file, secret_file):
+def told(
+    director: TestDirector,
+    mail_server: MailServer,
+    web_server: WebServer,
+    ca_file: str,
+    secret_file: Callable[..., str],
+) -> Told:
     """Configures a director that tells of its jobs by mail and webhook."""
     return Told(director, mail_server, web_server, ca_file, secret_file)
 
 
 class Told:
-    def __init__(self, director, mail_server, web_server, ca_file, secret_file) -> None:
+    def __init__(
+        self,
+        director: TestDirector,
+        mail_server: MailServer,
+        web_server: WebServer,
+        ca_file: str,
+        secret_file: Callable[..., str],
+    ) -> None:
         self.director, self.mail, self.web = director, mail_server, web_server
         self._ca_file, self._secret_file = ca_file, secret_file
 
-    def configure(self, text: str = "", notify: str = "", messages: str = "", **settings) -> None:
+    def configure(
+        self, text: str = "", notify: str = "", messages: str = "", **settings: Any
+    ) -> None:
         """One job `nightly` of web1, told to one mail address and one webhook."""
         password = self._secret_file("word")
         block = f"""Messages {{ Name = People; CA File = "{self._ca_file}"
@@ -84,12 +109,12 @@ class Told:
         text = file.read_text().replace("Messages = Standard", "Messages = People")
         file.write_text(text)
 
-    async def open(self, text: str = "", **settings) -> None:
+    async def open(self, text: str = "", **settings: Any) -> None:
         """Configure the director, and open it."""
         self.configure(text, **settings)
         await self.director.open()
 
-    async def with_agent(self, text: str = "", **settings):
+    async def with_agent(self, text: str = "", **settings: Any) -> SimulatedAgent:
         """The same with the agent of web1 connected."""
         await self.open(text, **settings)
         return await self.director.agent("web1")
@@ -135,10 +160,10 @@ class Told:
 
 
 @pytest.fixture
-def fail(director):
+def fail(director: TestDirector) -> Callable[..., Awaitable[Run]]:
     """A run of a job that its agent reports as failed."""
 
-    async def fail(agent, name="nightly", **more):
+    async def fail(agent: SimulatedAgent, name: str = "nightly", **more: Any) -> Run:
         run = await director.start(name)
         await agent.start(run.id)
         director.time.pass_by(1)

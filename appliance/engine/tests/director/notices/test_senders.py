@@ -41,9 +41,9 @@ def mail(server: MailServer, security: str, ca_file: str, password_file: str = "
 
 
 @pytest.mark.parametrize("security", ["StartTLS", "TLS"])
-def test_a_mail_goes_encrypted_with_a_login(house, ca_file, secret_file, security):
+def test_a_mail_goes_encrypted_with_a_login(server_identity, ca_file, secret_file, security):
     with MailServer(
-        house.server, security=security, login=("ann", "wörd".encode().hex())
+        server_identity, security=security, login=("ann", "wörd".encode().hex())
     ) as server:
         secret = secret_file("wörd".encode().hex())
         send_notice(mail(server, security, ca_file, secret), LETTER)
@@ -54,16 +54,16 @@ def test_a_mail_goes_encrypted_with_a_login(house, ca_file, secret_file, securit
     assert all(line.split(" ")[0].upper() in ("EHLO", "STARTTLS") for line in server.in_clear)
 
 
-def test_a_server_of_this_machine_may_take_mail_in_clear(house):
+def test_a_server_of_this_machine_may_take_mail_in_clear():
     with MailServer() as server:
         send_notice(mail(server, "None", ""), LETTER)
     assert server.recipients == ["ann@example.org"]
 
 
 @pytest.mark.parametrize("security", ["StartTLS", "TLS"])
-def test_a_mail_server_that_is_not_certified_gets_nothing(house, secret_file, security):
+def test_a_mail_server_that_is_not_certified_gets_nothing(server_identity, secret_file, security):
     with (
-        MailServer(house.server, security=security, login=("ann", "word")) as server,
+        MailServer(server_identity, security=security, login=("ann", "word")) as server,
         pytest.raises(NoticeError, match="certificate of localhost is not accepted"),
     ):
         # The system's authorities do not know ours.
@@ -81,9 +81,9 @@ def test_a_mail_server_of_another_name_gets_nothing(house, tmp_path, ca_file, se
     assert server.logins == []
 
 
-def test_without_starttls_nothing_is_said_in_clear(house, ca_file, secret_file):
+def test_without_starttls_nothing_is_said_in_clear(server_identity, ca_file, secret_file):
     with (
-        MailServer(house.server, security="None", login=("ann", "word")) as server,
+        MailServer(server_identity, security="None", login=("ann", "word")) as server,
         pytest.raises(NoticeError, match="STARTTLS"),
     ):
         send_notice(mail(server, "StartTLS", ca_file, secret_file("word")), LETTER)
@@ -91,9 +91,9 @@ def test_without_starttls_nothing_is_said_in_clear(house, ca_file, secret_file):
     assert not any("MAIL" in line.upper() for line in server.heard)
 
 
-def test_a_refused_login_says_so_without_the_password(house, ca_file, secret_file):
+def test_a_refused_login_says_so_without_the_password(server_identity, ca_file, secret_file):
     with (
-        MailServer(house.server, security="TLS", login=("ann", "right")) as server,
+        MailServer(server_identity, security="TLS", login=("ann", "right")) as server,
         pytest.raises(NoticeError, match="535 wrong") as caught,
     ):
         send_notice(mail(server, "TLS", ca_file, secret_file("hunter2")), LETTER)
@@ -103,16 +103,18 @@ def test_a_refused_login_says_so_without_the_password(house, ca_file, secret_fil
 @pytest.mark.parametrize(
     ("mode", "words"), [(0o404, "anybody"), (0o402, "anybody"), (0o644, "anybody")]
 )
-def test_a_secret_that_others_may_read_is_not_used(house, ca_file, secret_file, mode, words):
+def test_a_secret_that_others_may_read_is_not_used(
+    server_identity, ca_file, secret_file, mode, words
+):
     with (
-        MailServer(house.server, security="TLS", login=("ann", "word")) as server,
+        MailServer(server_identity, security="TLS", login=("ann", "word")) as server,
         pytest.raises(NoticeError, match=words),
     ):
         send_notice(mail(server, "TLS", ca_file, secret_file("word", mode)), LETTER)
     assert server.heard == []
 
 
-def test_a_secret_is_a_file_with_a_line(house, ca_file, tmp_path, secret_file):
+def test_a_secret_is_a_file_with_a_line(ca_file, tmp_path, secret_file):
     (tmp_path / "empty").touch(0o400)
     for path, words in ((tmp_path, "no regular file|Is a directory"), (tmp_path / "no", "No such"),
                         (tmp_path / "empty", "no secret")):  # fmt: skip
@@ -150,8 +152,8 @@ def test_a_web_server_that_is_not_certified_gets_nothing(web_server, secret_file
     assert web_server.asked == []
 
 
-def test_a_redirection_takes_no_token_elsewhere(house, web_server, ca_file, secret_file):
-    with WebServer(house.server) as other:
+def test_a_redirection_takes_no_token_elsewhere(server_identity, web_server, ca_file, secret_file):
+    with WebServer(server_identity) as other:
         web_server.moved_to, web_server.answers = f"{other.url}/x", [307]
         target = notice("webhook", url=web_server.url, token_file=secret_file("t"), ca_file=ca_file)
         with pytest.raises(NoticeError, match="answered 307"):
@@ -259,13 +261,13 @@ def test_a_mail_server_that_greets_without_end_is_left(monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["a<", '"', "=?utf-8?q?a=0aBcc:x?=@x"])
-def test_an_address_that_fits_no_mail_is_said(house, address):
+def test_an_address_that_fits_no_mail_is_said(address):
     with MailServer() as server, pytest.raises(NoticeError, match="no mail can be made"):
         send_notice(dataclasses.replace(mail(server, "None", ""), address=address), LETTER)
     assert server.heard == []
 
 
-def test_a_text_arrives_as_it_is_and_as_seven_bits(house):
+def test_a_text_arrives_as_it_is_and_as_seven_bits():
     text = "From here on\nAll is wéll\n.\n" + "x" * 3000 + "\n"
     with MailServer() as server:
         send_notice(mail(server, "None", ""), msgspec.structs.replace(LETTER, text=text))

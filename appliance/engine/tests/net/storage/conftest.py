@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from kit.storage_daemon import Daemon
 from kit.storage_fixtures import appliance, daemon, make_daemon, open_as, site
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
@@ -13,7 +16,7 @@ __all__ = ["appliance", "daemon", "make_daemon", "open_as", "site"]
 
 
 @pytest.fixture
-def far(daemon):
+def far(daemon: Daemon) -> Iterator[RemoteStore]:
     """The store of an agent that thinks the daemon is far away."""
     store = RemoteStore(
         "strongroom://somewhere",
