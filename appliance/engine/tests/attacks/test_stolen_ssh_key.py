@@ -124,15 +124,23 @@ def test_nothing_can_be_added_that_would_hide_or_bar_what_is_there(stolen, disk)
     assert contents(disk) == before
 
 
-def test_only_what_the_same_connection_has_stored_is_taken_back(stolen, disk):
+def test_only_what_the_same_job_has_stored_is_taken_back(stolen, disk):
     stolen.put("snapshots", object_name(b"new"), b"new")
     stolen.put_new("leases", "cd" * 16, b"mine")
-    again = stolen.reopen()
+    again = open_ssh(place_of("ssh://there/etc"))
     with pytest.raises(RightError):
         again.delete("snapshots", object_name(b"new"))
+    with pytest.raises(ObjectMissingError):
+        again.replace("leases", "cd" * 16, b"another's")
     again.delete("leases", "cd" * 16)
     assert disk.get("leases", "cd" * 16) == b"mine"
     again.close()
+    # A job whose connection broke knows a secret.
+    resumed = stolen.reopen()
+    with pytest.raises(RightError):
+        resumed.delete("snapshots", object_name(b"new"))
+    resumed.replace("leases", "cd" * 16, b"renewed")
+    resumed.close()
     stolen.delete("snapshots", object_name(b"new"))
     stolen.delete("leases", "cd" * 16)
     assert {kind for kind, _ in contents(disk)} == {"config", "keys", "packs", "index", "snapshots"}

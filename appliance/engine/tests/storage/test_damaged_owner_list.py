@@ -8,7 +8,7 @@ import pytest
 
 from kit.damaged_file import damage_pages
 from strongroom.base.errors import StoreError
-from strongroom.storage.owner_list import VERIFIED, OwnerList, owner_list_path
+from strongroom.storage.owner_list import FALSE, UNVERIFIED, VERIFIED, OwnerList, owner_list_path
 
 COUNT = 3000
 
@@ -21,6 +21,18 @@ def folder(tmp_path):
         owner_list.record("packs", name, 10, "web1", b"c" * 16, 1000 + number, verified=True)
     owner_list.close()
     return tmp_path
+
+
+def test_what_is_left_of_a_deletion_verifies_no_later_object(tmp_path):
+    owner_list = OwnerList(os.fsencode(tmp_path))
+    name = "ab" * 32
+    owner_list.record("packs", name, 10, "web1", b"c" * 16, 1000, verified=True)
+    assert not owner_list.claim("packs", name, 10, "web2", b"d" * 16, 2000)
+    assert owner_list.standing("packs", name) == UNVERIFIED
+    owner_list.judge("packs", (name,), FALSE)
+    assert not owner_list.claim("packs", name, 10, "web2", b"d" * 16, 2000)
+    assert owner_list.standing("packs", name) == FALSE
+    owner_list.close()
 
 
 def kept(folder) -> list[str]:

@@ -41,6 +41,7 @@ def write_protection(report: ProtectionReport, terminal: Terminal) -> None:
             "deleted_snapshots": report.deleted_snapshots,
             "overlaid": [f"{kind}/{name}" for kind, name in report.overlaid],
             "hidden": [f"{kind}/{name}" for kind, name in report.hidden],
+            "marked": [f"{kind}/{name}" for kind, name in report.marked],
         }
     )
     write_table(
@@ -62,13 +63,13 @@ def write_protection(report: ProtectionReport, terminal: Terminal) -> None:
             f"{counted(report.deleted_snapshots, 'deleted snapshot')} can still be read: "
             "strongroom snapshots --at TIME"
         )
-    write_tampering(report.overlaid, report.hidden, terminal)
+    write_tampering(report.overlaid, report.hidden, terminal, report.marked)
     problems = []
     if report.unprotected:
         problems.append(
             f"{counted(report.unprotected, 'snapshot')} not locked: run strongroom lock"
         )
-    if report.overlaid or report.hidden:
+    if report.overlaid or report.hidden or report.marked:
         problems.append(
             "somebody changed locked objects, which Strongroom never does: change the access key, "
             "and restore as of a time before that (strongroom restore --at TIME)"
@@ -81,11 +82,13 @@ def write_tampering(
     overlaid: tuple[tuple[Kind, str], ...],
     hidden: tuple[tuple[Kind, str], ...],
     terminal: Terminal,
+    marked: tuple[tuple[Kind, str], ...] = (),
 ) -> None:
     """Warn of objects over which somebody laid something."""
     for what, found in (
         ("has a newer version than the one that was stored", overlaid),
         ("is marked as deleted although a snapshot needs it", hidden),
+        ("is named by a tombstone although an older snapshot needs it", marked),
     ):
         for kind, name in found[: None if terminal.verbose else _SHOWN]:
             terminal.warn(f"{kind}/{printable(name)} {what}")

@@ -160,14 +160,21 @@ class OwnerList:
         """Record an object that is about to get its name, unless it has an entry (then False).
 
         So nothing that can fail, or be made to fail by a full disk, comes between its name and its
-        standing UNVERIFIED.
+        standing UNVERIFIED. An entry may be left of a deletion that did not come to its end: it
+        verifies no object that comes later.
         """
         with self._transaction() as database:
             added = database.execute(
                 "insert or ignore into objects values (?, ?, ?, ?, ?, ?, ?)",
                 (kind, name, size, stored_ns, UNVERIFIED, owner, client),
             )
-            return added.rowcount == 1
+            if added.rowcount == 1:
+                return True
+            database.execute(
+                "update objects set standing = ? where kind = ? and name = ? and standing = ?",
+                (UNVERIFIED, kind, name, VERIFIED),
+            )
+            return False
 
     def replaced(
         self, kind: Kind, name: str, size: int, owner: str, client: bytes, stored_ns: int

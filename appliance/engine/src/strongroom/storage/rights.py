@@ -29,6 +29,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
+from blake3 import blake3
+
 from strongroom.base.errors import ObjectMissingError, RightError
 from strongroom.engine.prune.sweep import SWEEP_LEASE
 from strongroom.engine.repository.keys.owners import CLIENT_ID_SIZE, SHARED
@@ -41,6 +43,8 @@ from strongroom.storage.owner_list import FALSE, NO_CLIENT, VERIFIED, OwnerList
 _ADDED_KINDS: Final = frozenset(("packs", "index", "snapshots", "leases"))
 # Of these there are some that belong to all clients.
 _SHARED_KINDS: Final = frozenset(("packs", "index", "tombstones"))
+_SECRET_DIGITS: Final = 32
+_JOB_PURPOSE: Final = b"strongroom append-only job 1"
 _APPLIANCE: Final = frozenset(("director", "local"))
 _WHOLE_SIGHT: Final = frozenset(("operator", "director", "local", APPEND_ONLY_ROLE))
 
@@ -196,6 +200,18 @@ def rights_of(
     if peer.role in _WHOLE_SIGHT:
         return StorageRights(peer.role, "", NO_CLIENT, None, verbs)
     return StorageRights(peer.role, peer.name, NO_CLIENT, NO_CLIENT, verbs)
+
+
+def as_job(rights: StorageRights, job: str) -> StorageRights:
+    """The rights of an append-only peer that may have connected before.
+
+    Connections that know the same secret may renew and release each other's leases. job: the
+    secret, made by the client for each job; a name that one could guess is none.
+    """
+    if rights.role != APPEND_ONLY_ROLE or len(job) < _SECRET_DIGITS:
+        return rights
+    user = rights.owner.rpartition(" ")[0]
+    return replace(rights, owner=f"{user} {blake3(_JOB_PURPOSE + job.encode()).hexdigest(16)}")
 
 
 def as_client(rights: StorageRights, peer: Peer, repository_id: bytes) -> StorageRights:

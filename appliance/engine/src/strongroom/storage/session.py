@@ -40,7 +40,7 @@ from strongroom.storage.accounts import JobBandwidth
 from strongroom.storage.incoming_payload import Incoming
 from strongroom.storage.request_handlers import RequestHandlers
 from strongroom.storage.response_writer import ResponseWriter
-from strongroom.storage.rights import as_client, rights_of
+from strongroom.storage.rights import as_client, as_job, rights_of
 from strongroom.storage.served_repository import ServedRepository
 from strongroom.storage.serving import Serving
 from strongroom.storage.shares import ClientShare
@@ -180,7 +180,7 @@ class Session:
                 )
             grant = self._serving.read_grant(hello.grant) if hello.grant else None
             verbs = self._serving.admission.verbs(self.peer)
-            rights = rights_of(self.peer, verbs, hello.view_as, grant)
+            rights = as_job(rights_of(self.peer, verbs, hello.view_as, grant), hello.job)
             served = self._serving.repository(hello.repository)
             served.refresh()
             self._served, self._generation = served, served.generation

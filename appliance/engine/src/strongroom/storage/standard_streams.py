@@ -39,7 +39,8 @@ def serve_standard_streams(folder: bytes, *, append_only: bool) -> None:
     """Serve a folder until the peer leaves. Raises StoreError, RepositoryExistsError."""
     peer = local_peer(os.geteuid())
     if append_only:
-        # A name of its own: what other connections have stored is not this one's to take back.
+        # A name of its own: what other connections have stored is not this one's to take back,
+        # unless it proves to be of the same job (`strongroom.storage.rights.as_job`).
         peer = Peer(f"{peer.name} {clock.random_bytes(8).hex()}", APPEND_ONLY_ROLE, "")
     settings = StorageDaemonSettings("ssh", (("repository", folder),))
     has_list = append_only or os.path.exists(owner_list_path(folder))

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import subprocess
 import time
 
 import pytest
@@ -13,9 +14,16 @@ from kit.prepared_commands import run_for_text
 from kit.tiny_backup import CHEAP, HOST, PASSPHRASE, back_up, read_back
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
-from strongroom.base.errors import DamageError, StoreError, StrongroomError, UsageError
+from strongroom.base.errors import (
+    CheckFailedError,
+    DamageError,
+    StoreError,
+    StrongroomError,
+    UsageError,
+)
 from strongroom.base.progress import NullProgress
 from strongroom.engine.content.digests import object_name
+from strongroom.engine.lock import protection as protection_module
 from strongroom.engine.lock.extension import extend_locks
 from strongroom.engine.lock.objects import extend_all, locked_objects
 from strongroom.engine.lock.protection import protection
@@ -365,6 +373,38 @@ def test_check_and_lock_tell_what_was_laid_over_objects(make):
     assert read_back(again(repository, clock.now_ns()), snapshot.id) == FILES
 
 
+def test_a_forged_configuration_is_reported_as_what_it_is(make):
+    repository = make(86400)
+    back_up(repository, FILES)
+    Attacker(repository).forges_a_configuration()
+    forged = again(repository)
+    assert forged.config.lock_rule is None
+    with pytest.raises(CheckFailedError):
+        protection(forged, NullProgress())
+    with pytest.raises(CheckFailedError):
+        extend_locks(forged, NullProgress())
+
+
+def test_a_forged_tombstone_takes_no_pack_out_of_the_lock_and_is_reported(make, monkeypatch):
+    repository = make(10)
+    back_up(repository, FILES)
+    attacker = Attacker(repository)
+    packs = sorted(name for kind, name, _ in attacker.objects if kind == "packs")
+    owner = repository.for_client(HOST).writer.client_id
+    marked = [bytes.fromhex(name) for name in packs]
+    time.sleep(6.1)
+    write_tombstone(repository.store, repository.key, owner, marked, repository.cipher)
+    until_ns = clock.now_ns() + 8 * SECOND_NS
+    extend_locks(again(repository), NullProgress())
+    for kind, _, one in attacker.objects:
+        assert kind != "packs" or repository.store.locked_until(one.first) > until_ns
+    # A backup of then may have come to its end since a prune marked them.
+    assert protection(again(repository), NullProgress()).marked == ()
+    monkeypatch.setattr(protection_module, "_LONGEST_MARKING_NS", 0)
+    found = protection(again(repository), NullProgress())
+    assert found.marked == tuple(("packs", name) for name in packs)
+
+
 def test_a_prune_removes_nothing_for_good_that_somebody_else_deleted(make):
     repository = make(10)
     snapshot = back_up(repository, FILES)
@@ -406,28 +446,43 @@ def test_the_commands_from_init_to_a_restore_as_of_a_time(object_store, tmp_path
     said = run("init", "--lock-for", "2d", "--lock-mode", "compliance").stdout
     assert "object lock: compliance, 2 days" in said
     run("backup", str(tree))
+    first = json.loads(run("snapshots", "--json").stdout)[0]["id"]
+    (tree / "later").write_bytes(b"later")
+    run("backup", str(tree))
     listed = run("check", "--locks").stdout
     assert "LOCKED UNTIL" in listed
     run("check")
     assert "locks of 0 objects" in run("lock").stdout
     time.sleep(2)
     moment = f"@{int(time.time()) - 1}"
-    (snapshot,) = json.loads(run("snapshots", "--json").stdout)
-    run("forget", snapshot["id"])
+    *_, snapshot = json.loads(run("snapshots", "--json").stdout)
+    run("forget", first, snapshot["id"])
     said = run("prune").stdout
     assert "locked, the last one until" in said
     assert json.loads(run("snapshots", "--json").stdout) == []
-    (found,) = json.loads(run("snapshots", "--at", moment, "--json").stdout)
-    assert found["id"] == snapshot["id"]
+    found = json.loads(run("snapshots", "--at", moment, "--json").stdout)
+    assert [one["id"] for one in found] == [first, snapshot["id"]]
     assert "file" in run("ls", "latest", str(tree), "--at", moment).stdout
     run("restore", "latest", "--at", moment, "--target", str(tmp_path / "back"))
+    assert str(tree / "later") in run("find", "later", "--at", moment).stdout
+    assert "later" in run("diff", first, "latest", "--at", moment).stdout
+    assert run("dump", "latest", str(tree / "later"), "--at", moment).stdout == "later"
+    if os.access("/dev/fuse", os.W_OK):
+        mounted = tmp_path / "mounted"
+        mounted.mkdir()
+        run("mount", str(mounted), "--at", moment)
+        try:
+            (seen,) = mounted.rglob(f"{snapshot['id'][:8]}*/**/later")
+            assert seen.read_bytes() == b"later"
+        finally:
+            subprocess.run(("fusermount3", "-u", str(mounted)), check=True)
     back = tmp_path / "back" / str(tree).lstrip("/") / "file"
     assert back.read_bytes() == (tree / "file").read_bytes()
     assert "there was no repository" in run("ls", "latest", "/", "--at", "@1", code=10).stderr
     folder = str(tmp_path / "copy")
     run("init", "--repo", folder)
     run("copy", "--repo", folder, "--from-repo", place, "--from-at", moment)
-    assert len(json.loads(run("snapshots", "--repo", folder, "--json").stdout)) == 1
+    assert len(json.loads(run("snapshots", "--repo", folder, "--json").stdout)) == 2
     assert "not locked" in run("lock", "--repo", folder, code=2).stderr
     run("lock", "--if-locked", "--repo", folder)
     assert "--at" in run("ls", "--repo", folder, "--at", moment, code=2).stderr

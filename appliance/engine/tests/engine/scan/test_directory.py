@@ -8,6 +8,7 @@ import os
 import signal
 import stat
 import sys
+import threading
 from array import array
 from pathlib import Path
 
@@ -329,6 +330,20 @@ def test_without_a_descriptor_to_remember_the_way_it_is_gone_all_the_same(
     for _ in range(2):
         os.close(open_beneath(folder, deep))
     assert os.listdir("/proc/self/fd") == descriptors
+
+
+@pytest.mark.usefixtures("way")
+def test_the_way_to_a_deep_directory_is_not_held_open_for_long(folder, deep):
+    directory._long_way.forget()  # noqa: SLF001 - as in a new thread
+    descriptors = len(os.listdir("/proc/self/fd"))
+    os.close(open_beneath(folder, deep))
+    directory._long_way._until = 0.0  # noqa: SLF001 - a second has gone by
+    os.close(open_beneath(folder, b""))
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    thread = threading.Thread(target=lambda: os.close(open_beneath(folder, deep)))
+    thread.start()
+    thread.join()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 _OPENED: list[list[object]] = []

@@ -46,7 +46,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     module = "strongroom.engine.lock.extension"
     with open_repository(arguments, terminal, "write", module=module) as repository:
         from strongroom.engine.lock.extension import extend_locks
+        from strongroom.engine.lock.objects import require_own_rule
 
+        require_own_rule(repository)
         if arguments.if_locked and repository.config.lock_rule is None:
             terminal.detail("the repository has no object lock")
             return EXIT_DONE

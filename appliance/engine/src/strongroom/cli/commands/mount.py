@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if arguments.threads < 1:
         raise UsageError("--threads needs a number from 1 on")
     _require_fuse()
-    with open_repository(arguments, terminal, "view") as repository:
+    with open_repository(arguments, terminal) as repository:
         if arguments.foreground:
             terminal.emit({"type": "mounting", "path": mount_point})
             terminal.line(f"mounting at {printable(mount_point)}; Ctrl-C unmounts")

@@ -3,7 +3,7 @@
 An object is locked for the whole duration when it is stored. Every run extends those of which less
 than half is left to the whole duration again, so what is not deleted stays protected for at least
 half of it after each run, and is extended twice in each duration at most. Packs that a prune has
-marked are left to end.
+marked are extended until it deletes them: anyone who has every key can mark what snapshots need.
 
 What was stored less than half the duration ago needs no request. Of the rest it is asked how long
 it is still locked; nothing that was noted elsewhere counts, which somebody could have changed.
@@ -24,7 +24,6 @@ from strongroom.engine.lock.objects import (
     locked_objects,
     locking_store,
 )
-from strongroom.engine.repository.tombstones import read_tombstones
 
 if TYPE_CHECKING:
     from strongroom.base.progress import Progress
@@ -61,16 +60,7 @@ def extend_locks(
     started = clock.elapsed_seconds()
     locking, rule = locking_store(repository)
     progress.message("listing the versions of all objects")
-    marked = {
-        pack_id.hex()
-        for tombstone in read_tombstones(repository.store, repository.key)
-        for pack_id in tombstone.pack_ids
-    }
-    objects = {
-        key: one
-        for key, one in locked_objects(locking).items()
-        if not one.is_hidden and not (key[0] == "packs" and key[1] in marked)
-    }
+    objects = {key: one for key, one in locked_objects(locking).items() if not one.is_hidden}
     now_ns = clock.now_ns()
     whole_ns = rule.seconds * SECOND_NS
     least_ns = now_ns + int(whole_ns * _SHARE_LEFT)

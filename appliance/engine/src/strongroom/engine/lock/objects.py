@@ -13,8 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strongroom.base.errors import ObjectMissingError, UsageError
+from strongroom.base.errors import (
+    CheckFailedError,
+    DamageError,
+    ObjectMissingError,
+    UnknownFormatError,
+    UsageError,
+)
 from strongroom.base.printable import printable
+from strongroom.engine.repository.configuration import decode_config
 from strongroom.engine.stores.object_lock import (
     LOCKED_KINDS,
     LockRule,
@@ -39,8 +46,37 @@ class LockedObject(NamedTuple):
     later: tuple[ObjectVersion, ...]
 
 
+def require_own_rule(repository: Repository) -> None:
+    """Raise CheckFailedError where a repository was locked, and its configuration says otherwise.
+
+    Anyone who has every key can store another one, and nothing would be locked or extended.
+    """
+    locking = repository.store.capability(LocksObjects)
+    if locking is None or repository.config.lock_rule is not None:
+        return
+    # Without object lock the key may lack the right to list versions.
+    versions: list[ObjectVersion] = []
+    with suppress(RefusedError):
+        versions = [one for one in locking.versions("config") if not one.is_marker]
+    for version in reversed(versions):
+        try:
+            stored = decode_config(locking.get_version(version))
+        except (DamageError, UnknownFormatError, ObjectMissingError):
+            continue
+        if stored.is_of(repository.key) and stored.config.lock_rule is not None:
+            raise CheckFailedError(
+                f"{printable(repository.store.location)}: somebody replaced config by one without "
+                "object lock, which Strongroom never does: change the access key, and restore as "
+                "of a time before that (strongroom restore --at TIME)"
+            )
+
+
 def locking_store(repository: Repository) -> tuple[LocksObjects, LockRule]:
-    """The store of a repository that is locked, and how. UsageError where it is not."""
+    """The store of a repository that is locked, and how. UsageError where it is not.
+
+    CheckFailedError where it was.
+    """
+    require_own_rule(repository)
     locking = repository.store.capability(LocksObjects)
     rule = repository.config.lock_rule
     place = printable(repository.store.location)

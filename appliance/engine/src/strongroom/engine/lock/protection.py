@@ -16,12 +16,18 @@ from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import ObjectMissingError
 from strongroom.base.quantities import counted
-from strongroom.engine.lock.objects import ends_of_locks, locked_objects, locking_store
+from strongroom.engine.lock.objects import (
+    LockedObject,
+    ends_of_locks,
+    locked_objects,
+    locking_store,
+)
 from strongroom.engine.repository.client_readers import ClientReaders
 from strongroom.engine.repository.index.block_rows import SHARED_NUMBER
 from strongroom.engine.repository.listing.page import decode_parts
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import SetAside, is_of_one_object, problem_text
+from strongroom.engine.repository.tombstones import read_tombstones
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
 
 _CACHE_BYTES: Final = 8 << 20
 _DAY_NS: Final = 86400 * SECOND_NS
+# From when a prune lists the snapshots until it has marked what none of them needs.
+_LONGEST_MARKING_NS = _DAY_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +59,15 @@ class ProtectionReport:
     """All snapshots, and what somebody did to objects.
 
     overlaid: objects of which a newer version was stored, which Strongroom never does. hidden:
-    packs that are marked as deleted although an index names them. deleted_snapshots: forgotten,
-    but still there to be read as of a time before.
+    packs that are marked as deleted although an index names them. marked: packs that a tombstone
+    names although a snapshot needs them that was there a day before it. deleted_snapshots:
+    forgotten, but still there to be read as of a time before.
     """
 
     snapshots: tuple[Protection, ...]
     overlaid: tuple[tuple[Kind, str], ...]
     hidden: tuple[tuple[Kind, str], ...]
+    marked: tuple[tuple[Kind, str], ...]
     deleted_snapshots: int
     set_aside: SetAside
 
@@ -114,9 +124,30 @@ def protection(repository: Repository, progress: Progress) -> ProtectionReport:
         ),
         tuple(sorted(key for key, one in objects.items() if one.later and not one.is_hidden)),
         tuple(sorted(key for key, one in objects.items() if one.is_hidden and key[1] in indexed)),
+        _marked_in_use(repository, packs, objects),
         sum(one.is_hidden for key, one in objects.items() if key[0] == "snapshots"),
         set_aside,
     )
+
+
+def _marked_in_use(
+    repository: Repository,
+    packs: dict[str, frozenset[str]],
+    objects: dict[tuple[Kind, str], LockedObject],
+) -> tuple[tuple[Kind, str], ...]:
+    """Packs that no prune can have marked: it marks what no snapshot needs.
+
+    A backup that began before may need a marked pack all the same, and its snapshot comes later.
+    """
+    stored_ns = {info.name: info.modified_ns for info in repository.store.list("tombstones")}
+    found: set[tuple[Kind, str]] = set()
+    for tombstone in read_tombstones(repository.store, repository.key):
+        named = {pack_id.hex() for pack_id in tombstone.pack_ids}
+        before_ns = stored_ns.get(tombstone.name, tombstone.created_ns) - _LONGEST_MARKING_NS
+        for name, needed in packs.items():
+            if objects["snapshots", name].first.stored_ns < before_ns:
+                found.update(("packs", one) for one in named & needed)
+    return tuple(sorted(found))
 
 
 def _protection(

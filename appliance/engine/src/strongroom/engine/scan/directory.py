@@ -66,16 +66,29 @@ _open_how = ctypes.pointer(_OpenHow(_OPEN_DIRECTORY, 0, _NO_SYMLINKS | _BENEATH)
 _pass_how = ctypes.pointer(_OpenHow(_PASS_DIRECTORY, 0, _NO_SYMLINKS | _BENEATH))
 
 
+class _HeldDescriptor:
+    """A descriptor that is closed when no one refers to it: with its thread."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
 class _LongWay(threading.local):
     """How far the last long path was gone, for the next: its beginning, and a descriptor of it.
 
     The kernel would pass all directories above for each directory below: the square of the depth.
-    Kept for a second, for what is meanwhile moved elsewhere.
+    Kept for a second, for what is meanwhile moved elsewhere, and closed by what the thread opens
+    next.
     """
 
     _root = (-1, -1)
     _gone = b""
-    _descriptor = -1
+    _held: _HeldDescriptor | None = None
     _until = 0.0
 
     def begin(self, root_fd: int, path: bytes) -> tuple[int, bytes]:
@@ -83,8 +96,8 @@ class _LongWay(threading.local):
         there = os.fstat(root_fd)
         root = (there.st_dev, there.st_ino)
         is_of_it = self._root == root and bool(self._gone) and path.startswith(self._gone)
-        if is_of_it and clock.elapsed_seconds() < self._until:
-            return os.dup(self._descriptor), path[len(self._gone) :]
+        if self._held is not None and is_of_it and clock.elapsed_seconds() < self._until:
+            return os.dup(self._held.number), path[len(self._gone) :]
         self.forget()
         self._root, self._until = root, clock.elapsed_seconds() + _KEPT_SECONDS
         return os.open(b".", _PASS_DIRECTORY, dir_fd=root_fd), path
@@ -95,14 +108,17 @@ class _LongWay(threading.local):
         self.forget()
         # Without one to spare the way is gone again.
         with contextlib.suppress(OSError):
-            self._descriptor = os.dup(descriptor)
+            self._held = _HeldDescriptor(os.dup(descriptor))
             self._gone, self._root, self._until = gone, root, until
 
     def forget(self) -> None:
         """Close the descriptor: the way leads elsewhere now."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor, self._gone, self._root = -1, b"", (-1, -1)
+        self._held, self._gone, self._root = None, b"", (-1, -1)
+
+    def close_old(self) -> None:
+        """Close the descriptor if its second is over."""
+        if self._held is not None and clock.elapsed_seconds() >= self._until:
+            self.forget()
 
 
 _long_way = _LongWay()
@@ -118,7 +134,10 @@ def open_beneath(root_fd: int, path: bytes) -> int:
     # A fifth of the time that steps take. They find out what is wrong, go beyond PATH_MAX, and
     # need no system call that an old kernel lacks or a sandbox forbids.
     opened = open_at_once(root_fd, path)
-    return opened if opened >= 0 else _open_by_steps(root_fd, path)
+    if opened < 0:
+        return _open_by_steps(root_fd, path)
+    _long_way.close_old()
+    return opened
 
 
 def open_at_once(root_fd: int, path: bytes) -> int:
@@ -131,6 +150,7 @@ def open_at_once(root_fd: int, path: bytes) -> int:
 
 def _open_by_steps(root_fd: int, path: bytes) -> int:
     if len(path) <= _LONG_STEP_BYTES:
+        _long_way.close_old()
         return _open_from(os.open(b".", _PASS_DIRECTORY, dir_fd=root_fd), path, is_long=False)
     current, rest = _long_way.begin(root_fd, path)
     try:

@@ -53,7 +53,7 @@ def at_once(store: Store, *works: Callable[[], _Result]) -> list[_Result]:
             try:
                 results[number] = work()
             except CancelledError:
-                # Whoever cancels does not wait for the others.
+                # A job that is cancelled does not wait for the others.
                 raise
             except Exception as error:  # noqa: BLE001 - the caller raises it
                 failures[number] = error

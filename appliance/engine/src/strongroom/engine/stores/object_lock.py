@@ -61,6 +61,9 @@ class LocksObjects(Protocol):
         Marks of deletion come apart from the versions of the object.
         """
 
+    def get_version(self, version: ObjectVersion) -> bytes:
+        """Read one version. ObjectMissingError."""
+
     def locked_until(self, version: ObjectVersion) -> int:
         """When the retention of a version ends, in ns since 1970; 0 where it has none."""
 

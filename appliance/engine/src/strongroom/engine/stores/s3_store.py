@@ -55,6 +55,8 @@ _LISTING_ATTEMPTS: Final = 10
 _ABANDONED_NS: Final = 86400 * clock.SECOND_NS
 # Each at its first time takes a connection.
 _READS_TOGETHER: Final = 16
+# What was listed ahead and not taken by then may be of before what was listed since.
+_AHEAD_SECONDS: Final = 30.0
 _LARGEST_BYTES: Final = 5 << 30
 # What the names of objects with which promises are tried begin with.
 _PROBE: Final = "probe-"
@@ -75,7 +77,7 @@ class S3Store:
         # Ceph refuses the tags that it gives, and takes them without their quotes.
         self._is_unquoted = False
         self._rule: LockRule | None = None
-        self._ahead: dict[Kind, Sequence[ObjectInfo]] = {}
+        self._ahead: dict[Kind, tuple[float, Sequence[ObjectInfo]]] = {}
         self.most_together, self.has_read_ahead = _READS_TOGETHER, False
 
     @property
@@ -217,8 +219,8 @@ class S3Store:
 
     def list(self, kind: Kind) -> Iterator[ObjectInfo]:
         """Every object of a kind, complete before the first is returned."""
-        ahead = self._ahead.pop(kind, None)
-        return iter(self._all(kind) if ahead is None else ahead)
+        until_seconds, ahead = self._ahead.pop(kind, (0.0, ()))
+        return iter(ahead if clock.elapsed_seconds() < until_seconds else self._all(kind))
 
     def list_ahead(
         self, kinds: Sequence[Kind], meanwhile: Callable[[], _Capability]
@@ -226,7 +228,8 @@ class S3Store:
         """What `meanwhile` gives; the next `list` of each kind gives what is there meanwhile."""
 
         def list_one(kind: Kind) -> None:
-            self._ahead[kind] = self._all(kind)
+            until_seconds = clock.elapsed_seconds() + _AHEAD_SECONDS
+            self._ahead[kind] = until_seconds, self._all(kind)
 
         found: list[_Capability] = []
         at_once(self, lambda: found.append(meanwhile()), *(partial(list_one, one) for one in kinds))

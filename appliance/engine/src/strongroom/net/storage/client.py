@@ -135,6 +135,11 @@ class StorageClient:
         """What protects the connection."""
         return self._channel.security
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the connection is of no more use."""
+        return self._broken is not None
+
     def new_upload(self) -> int:
         """A number that no upload of this connection has had."""
         with self._condition:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
+from strongroom.base import clock
 from strongroom.base.errors import UsageError
 from strongroom.base.printable import printable
 from strongroom.engine.stores.place import RemoteLocation, SshLocation, place_of
+from strongroom.net.storage.lasting_store import LastingStore
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.net.storage.store import RemoteStore
 
@@ -94,7 +96,8 @@ def open_ssh(place: SshLocation, *, cache_folder: bytes | None = None) -> Remote
         return connect_ssh(place)
 
     cache = _own_cache(cache_folder, place.text)
-    return RemoteStore(place.text, connect, StorageHello(PROTOCOL_VERSION), cache, is_far=True)
+    hello = StorageHello(PROTOCOL_VERSION, job=clock.random_bytes(16).hex())
+    return LastingStore(place.text, connect, hello, cache, is_far=True)
 
 
 def _own_cache(folder: bytes | None, place: str) -> bytes | None:

@@ -90,7 +90,8 @@ class StorageHello(Header, frozen=True):
     """The first request.
 
     repository: name of the device or id of the repository, "" for the only one. job: connections
-    of one peer and job share a bandwidth limit. grant: statement that allows reading another's
+    of one peer and job share a bandwidth limit; over ssh it is a secret, by which a connection made
+    anew is known. grant: statement that allows reading another's
     snapshot. view_as: see what the client of this id, in hexadecimal, sees (director and local
     only).
     """

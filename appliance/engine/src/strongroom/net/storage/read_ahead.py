@@ -65,12 +65,20 @@ def after_lease(lease: str) -> tuple[SpeculativeRequest, ...]:
     )
 
 
+class _SentAhead(NamedTuple):
+    question: SpeculativeRequest
+    at_seconds: float
+    answer: StorageAnswer
+    client: StorageClient
+
+
 class RequestsAhead:
     """The requests sent ahead on one connection."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked: deque[tuple[SpeculativeRequest, float, StorageAnswer]] = deque()
+        # With the connection on which they were sent: another may have been made since.
+        self._asked: deque[_SentAhead] = deque()
         self._keeps_all = False
 
     def keep_all(self) -> None:
@@ -101,7 +109,7 @@ class RequestsAhead:
         """The answer to a request, sent now if it was not expected. Raises the daemon's error."""
         question = SpeculativeRequest(frame_type, header)
         with self._lock:
-            answer = self._take(question) or client.request(frame_type, header)
+            answer = self._take(client, question) or client.request(frame_type, header)
         return client.wait(answer)
 
     def request_series(
@@ -115,15 +123,16 @@ class RequestsAhead:
     def _send(self, client: StorageClient, questions: Sequence[SpeculativeRequest]) -> None:
         for question in questions:
             answer = client.request(question.type, question.header)
-            self._asked.append((question, clock.elapsed_seconds(), answer))
+            self._asked.append(_SentAhead(question, clock.elapsed_seconds(), answer, client))
 
-    def _take(self, question: SpeculativeRequest) -> StorageAnswer | None:
-        if self._keeps_all and all(asked != question for asked, *_ in self._asked):
+    def _take(self, client: StorageClient, question: SpeculativeRequest) -> StorageAnswer | None:
+        if self._keeps_all and all(one.question != question for one in self._asked):
             return None
         while self._asked:
-            asked, at_seconds, answer = self._asked.popleft()
-            if asked == question and clock.elapsed_seconds() - at_seconds < LONGEST_SECONDS:
-                return answer
+            one = self._asked.popleft()
+            is_recent = clock.elapsed_seconds() - one.at_seconds < LONGEST_SECONDS
+            if one.question == question and is_recent and one.client is client:
+                return one.answer
         return None
 
 
@@ -242,7 +251,7 @@ class ReadAhead:
         self._names = [info.name for info in wanted]
         self._places = {name: place for place, name in enumerate(self._names)}
         self._asked = 0
-        self._answers: dict[str, StorageAnswer] = {}
+        self._answers: dict[str, tuple[StorageAnswer, StorageClient]] = {}
         self._latest: tuple[str, bytes] | None = None
 
     def size_of(self, name: str) -> int | None:
@@ -265,13 +274,13 @@ class ReadAhead:
             size = min(self._sizes[next_name], HEAD_BYTES)
             part = ObjectPart(self._kind, next_name, 0, size)
             if self._asked >= place:
-                self._answers[next_name] = client.request(
-                    FrameType.GET, part, limit_bytes=HEAD_BYTES
-                )
+                answer = client.request(FrameType.GET, part, limit_bytes=HEAD_BYTES)
+                self._answers[next_name] = answer, client
             self._asked += 1
-        answer = self._answers.pop(name, None)
-        if answer is None:
+        found = self._answers.pop(name, None)
+        if found is None or found[1] is not client:
+            # Not asked, or over a connection that broke since.
             return None
-        data = client.wait(answer).payload()
+        data = client.wait(found[0]).payload()
         self._latest = (name, data)
         return data

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from strongroom.engine.stores.shared_counts import Traffic
-    from strongroom.engine.stores.store import Kind, ObjectInfo
+    from strongroom.engine.stores.store import Kind, ObjectInfo, Writer
     from strongroom.net.channels.channel import Channel, Security
     from strongroom.net.storage.client import StorageAnswer
 
@@ -122,9 +122,9 @@ class RemoteStore:
         """Make folders at the daemon; only on its own machine."""
         self.client().ask(FrameType.PREPARE, None)
 
-    def writer(self, kind: Kind) -> RemoteWriter:
+    def writer(self, kind: Kind) -> Writer:
         """Begin an object that is sent while it is written."""
-        return RemoteWriter(self.client(), kind, self.change)
+        return self._stream(kind)
 
     def put(self, kind: Kind, name: str, data: Buffer) -> None:
         """Store a small object."""
@@ -173,11 +173,7 @@ class RemoteStore:
     ) -> _Capability:
         """What `meanwhile` gives; the next `list` of each kind gives what is there meanwhile."""
         if self._is_far:
-            questions = [SpeculativeRequest(FrameType.LIST, kind) for kind in kinds]
-            if "index" in kinds and self.role != "agent":
-                questions.append(SpeculativeRequest(FrameType.UNVERIFIED, "index"))
-            self._requests_ahead.keep_all()
-            self._requests_ahead.send(self.client(), questions)
+            self._ask_ahead(kinds)
         return meanwhile()
 
     def delete(self, kind: Kind, name: str) -> None:
@@ -314,7 +310,7 @@ class RemoteStore:
             self._cache.close()
 
     def _copy(self, client: StorageClient | None = None) -> RemoteStore:
-        copy = RemoteStore(
+        copy = type(self)(
             self.location,
             self._connect,
             self._hello,
@@ -341,12 +337,22 @@ class RemoteStore:
             following = self._questions_after(kind, name, mode)
             answer = self.change(FrameType.PUT, PutObject(kind, name, mode), data, following)
             return decode(answer.header, bool)
-        writer = self.writer(kind)
+        writer = self._stream(kind)
         try:
             writer.write(data)
             return writer.finish(name, mode)
         finally:
             writer.abort()
+
+    def _stream(self, kind: Kind) -> RemoteWriter:
+        return RemoteWriter(self.client(), kind, self.change)
+
+    def _ask_ahead(self, kinds: Sequence[Kind]) -> None:
+        questions = [SpeculativeRequest(FrameType.LIST, kind) for kind in kinds]
+        if "index" in kinds and self.role != "agent":
+            questions.append(SpeculativeRequest(FrameType.UNVERIFIED, "index"))
+        self._requests_ahead.keep_all()
+        self._requests_ahead.send(self.client(), questions)
 
     def _questions_after(
         self, kind: Kind, name: str, mode: PutMode
