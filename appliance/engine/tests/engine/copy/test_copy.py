@@ -8,8 +8,13 @@ import subprocess
 import pytest
 
 from kit.command import Command
+from kit.tiny_backup import back_up, new_repository
 from kit.tree_compare import compare_trees
 from strongroom.base.errors import KeyRightError, SetAsideError, UsageError
+from strongroom.base.progress import NullProgress
+from strongroom.engine.copy.copy import CopyOptions, copy_snapshots, to_be_copied
+from strongroom.engine.repository.set_aside import SetAside
+from strongroom.engine.stores.local import LocalStore
 
 
 @pytest.fixture
@@ -205,3 +210,25 @@ def test_a_copy_that_is_killed_goes_on_where_it_was(source, target):
     assert len(target.objects("snapshots")) == 3
     (ours,), (theirs,) = source.objects("stats"), target.objects("stats")
     assert theirs["chunks"] == ours["chunks"]
+
+
+def test_blocks_of_the_source_are_read_together(tmp_path, monkeypatch):
+    appliance = new_repository(LocalStore(str(tmp_path / "source")))
+    chance = random.Random(9)
+    files = {f"{number}".encode(): chance.randbytes(400_000) for number in range(60)}
+    back_up(appliance, files, "web1")
+    reads = []
+    get = LocalStore.get
+
+    def counted(store, kind, name, *rest):
+        reads.append(kind)
+        return get(store, kind, name, *rest)
+
+    target = new_repository(LocalStore(str(tmp_path / "target")))
+    missing, _ = to_be_copied(appliance, target, appliance.snapshots())
+    monkeypatch.setattr(LocalStore, "get", counted)
+    options, nothing = CopyOptions("here"), NullProgress()
+    (copied,) = copy_snapshots(appliance, target, missing, options, nothing, SetAside())
+    assert copied.read_bytes == 60 * 400_000
+    # Of about 1 MB each there are 24.
+    assert 0 < reads.count("packs") < 16

@@ -10,12 +10,15 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from strongroom.base.errors import DamageError, KeyRightError
 from strongroom.base.progress import Progress
 from strongroom.engine.content.digests import BLOCK_ID_SIZE
 from strongroom.engine.repository.blocks import BlockReader
@@ -30,6 +33,8 @@ Reference = tuple[bytes, int]
 
 # Most pages that wait for references of their chunks; at the limit, open batches are stored.
 PAGES_WAITING: Final = 4
+# Of about 1 MiB each.
+_FETCHED_BLOCKS: Final = 16
 KEY_SIZE: Final = BLOCK_ID_SIZE + 8
 _SLOT_BITS: Final = 16
 
@@ -174,7 +179,14 @@ class ContentMover:
 
     def _add_group(self, page: _MovingPage, group: int, rows: Rows) -> None:
         keys = reference_keys(rows.part_blocks, rows.part_slots)
-        for part, reference in enumerate(self._moved.find(keys)):
+        found = self._moved.find(keys)
+        # In the order in which they are needed first.
+        unread = dict.fromkeys(
+            keys[part * KEY_SIZE : part * KEY_SIZE + BLOCK_ID_SIZE]
+            for part, reference in enumerate(found)
+            if reference is None
+        )
+        for part, reference in enumerate(found):
             if reference is not None:
                 page.put(group, part, reference)
                 continue
@@ -183,7 +195,18 @@ class ContentMover:
                 self._waiting[key].append((page, group, part))
                 continue
             self._waiting[key] = [(page, group, part)]
+            while key[:BLOCK_ID_SIZE] in unread:
+                self._fetch(unread)
             self._move(key, rows.part_slots[part])
+
+    def _fetch(self, unread: dict[bytes, None]) -> None:
+        """Read the next blocks together: each by itself costs a far store a round trip."""
+        some = list(islice(unread, _FETCHED_BLOCKS))
+        for one in some:
+            del unread[one]
+        # Which of them cannot be read its chunks will show.
+        with suppress(DamageError, KeyRightError):
+            self._source.prefetch(some)
 
     def _move(self, key: bytes, slot: int) -> None:
         data = self._source.chunk(key[:BLOCK_ID_SIZE], slot)
