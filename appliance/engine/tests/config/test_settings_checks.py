@@ -215,6 +215,26 @@ def test_nothing_is_wrong_with_the_base():
         (("Storage { Name = t; Address = h; Password = p; Device = d; Media Type = File\n"
           "  Nearly Full At = 90; Full At = 80 }"), 3, "error",
          "Nearly Full At (90 percent) is above Full At (80 percent)"),
+        ("Pool { Name = t; Storage = s; Copy To = othre }", 31, "error",
+         "Copy To names othre, which is neither a Storage nor a Pool"),
+        ("Pool { Name = t; Storage = s; Copy To = s }", 31, "error",
+         "Copy To would copy Storage s to itself"),
+        ("Pool { Name = t; Storage = other; Copy To = offsite }", 35, "error",
+         "Copy To would copy Storage other to itself"),
+        (("Pool { Name = t; Copy To = other }\n"
+         "Job { Name = k; JobDefs = usual; Storage = other; Pool = t }"), 18, "error",
+         "Copy To would copy Storage other to itself"),
+        ("Pool { Name = t; Storage = s; Copy To = lonely }", 31, "error",
+         "Copy To names the Pool lonely, which has no Storage"),
+        ("Pool { Name = t; Storage = s; Copy To = bare }", 31, "error",
+         "Copy To needs Repository in Storage bare"),
+        (("Pool { Name = t; Storage = s; Copy To = t2 }\n"
+          "Pool { Name = t2; Storage = other; Copy To = t }"), 31, "error",
+         "Copy To leads back: t -> t2 -> t"),
+        ("Pool { Name = t; Storage = s; Copy To = t }", 31, "error", "Copy To leads back: t -> t"),
+        (("Pool { Name = t; Storage = s; Copy To = other }\n"
+          "Job { Name = copy-t; JobDefs = usual }"), 31, "error",
+         "its copy job would have the name of the Job copy-t"),
     ],
 )  # fmt: skip
 def test_a_director_says_what_it_could_not_do(text, column, severity, message):
@@ -236,6 +256,8 @@ def test_what_nobody_would_be_told_is_named():
 @pytest.mark.parametrize(
     "text",
     [
+        "Pool { Name = t; Storage = s; Copy To = other; Keep Last = 3 }",
+        "Pool { Name = t; Storage = s; Copy To = offsite }",
         # Where all that starts a job says what the job itself does not.
         (
             "Job { Name = k; JobDefs = usual; Type = Copy; Pool = lonely; Schedule = copying }\n"

@@ -4,9 +4,15 @@ import pytest
 
 from kit.storage_daemon import DIRECTOR
 from kit.tiny_backup import new_repository
-from strongroom.base.errors import DamageError, ObjectMissingError, RightError
+from strongroom.base.errors import (
+    DamageError,
+    ObjectMissingError,
+    PeerRefusedError,
+    RightError,
+)
 from strongroom.engine.repository.ticket_objects import fetch_ticket, store_ticket
 from strongroom.net.identities.peer import Peer
+from strongroom.storage.admission import Admission
 from strongroom.storage.owner_list import NO_CLIENT
 from strongroom.storage.settings import StorageLimits
 
@@ -95,3 +101,27 @@ def test_tickets_count_to_nobodys_quota(served, stored):
     store_ticket(served.local(), bytes(1 << 20))
     used = served.server.serving.repository("").quotas.used()
     assert set(used) <= {NO_CLIENT}
+
+
+def test_who_may_only_restore_needs_a_grant_and_adds_nothing(make_daemon, grants):
+    daemon = make_daemon(
+        read_grant=lambda text: {"client": "ab" * 16, "snapshot": SNAPSHOT} | grants[text],
+        admission=Admission(restoring=frozenset(("web1",))),
+    )
+    local = daemon.local()
+    new_repository(local)
+    ticket = store_ticket(local, b"keys")
+    local.close()
+    grants["web1"] = {"agent": "web1", "ticket": ticket.name}
+    grants["web2"] = {"agent": "web2", "ticket": ticket.name}
+    granted = daemon.agent("web1", grant="web1")
+    assert fetch_ticket(granted, ticket) == b"keys"
+    with pytest.raises(RightError):
+        granted.put("index", "ef" * 32, b"more")
+    for store in (
+        daemon.agent("web1"),
+        daemon.agent("web1", grant="web2"),
+        daemon.agent("web2", grant="web2"),
+    ):
+        with pytest.raises((RightError, PeerRefusedError)):
+            list(store.list("config"))

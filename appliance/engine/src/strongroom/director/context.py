@@ -21,7 +21,7 @@ from strongroom.director.repositories.walking import PROCESSES, Walks
 from strongroom.net.control.messages import Hello, ToAgent
 
 if TYPE_CHECKING:
-    from strongroom.director.results.status import Expiry
+    from strongroom.director.results.status import Expiry, PoolCopies
     from strongroom.engine.stores.servable import Space
     from strongroom.net.identities.identity import Identity
 
@@ -68,9 +68,9 @@ class DirectorContext:
     resources: the configuration as parsed, for display. hellos: the Hello of each connected
     agent. rivals: clients in whose name two agents connect. backup_errors: of all backups of a job
     and client since the start. repository_bytes: the size of all packs at a Storage, as last
-    measured. repository_spaces: size and free space of its file system, likewise. followers:
-    called after each reload. guard: of the clock. restart_needed: directives that were changed and
-    wait for a restart.
+    measured. repository_spaces: size and free space of its file system, likewise. copies: of each
+    Pool with Copy To, as last seen. followers: called after each reload. guard: of the clock.
+    restart_needed: directives that were changed and wait for a restart.
     reload_errors: why the last reload left the configuration as it was.
     """
 
@@ -87,6 +87,7 @@ class DirectorContext:
     backup_errors: dict[tuple[str, str], int] = field(default_factory=dict)
     repository_bytes: dict[str, int] = field(default_factory=dict)
     repository_spaces: dict[str, Space] = field(default_factory=dict)
+    copies: tuple[PoolCopies, ...] = ()
     followers: list[Callable[[], None]] = field(default_factory=list)
     # What was stored at each Storage, and until when that is kept: see notices.watch_storage.
     stored: tuple[float, dict[str, tuple[int, int]]] | None = None

@@ -42,6 +42,7 @@ from strongroom.director.repositories.browsing import SnapshotBrowser
 from strongroom.director.runs.active_run import ActiveRuns
 from strongroom.director.runs.aftermath import DirectorAftermath
 from strongroom.director.runs.agents import Agents
+from strongroom.director.runs.copy_queues import CopyQueues
 from strongroom.director.runs.lifecycle import Runs
 from strongroom.director.schedule.scheduler import Scheduler
 from strongroom.director.snapshot_queries import SnapshotQueries
@@ -52,6 +53,9 @@ from strongroom.service.log_lines import DailyLog
 # The first comparison of the catalog with the repositories, and the interval.
 FIRST_LOOK_SECONDS: Final = 60.0
 RECONCILE_SECONDS: Final = 3600.0
+# Not at once: runs that a restart has interrupted are queued again first.
+FIRST_COPY_SECONDS: Final = 10.0
+COPY_LOOK_SECONDS: Final = 30.0
 EXPIRY_LOOK_SECONDS: Final = 3600.0
 # How often old rows of the catalog go, and how old they are then.
 FORGET_SECONDS: Final = 86400.0
@@ -71,6 +75,7 @@ class Director:
         aftermath = DirectorAftermath(context, self.notices)
         self.runs = Runs(context, active, OwnJobs(context, path), aftermath)
         self.scheduler = Scheduler(context, self.runs)
+        self.copies = CopyQueues(context, self.runs)
         self.agents = Agents(context, self.runs)
         self._browser = SnapshotBrowser(context.repositories)
         self.queries = Queries(context, self.runs, self.scheduler, self.notices)
@@ -137,6 +142,7 @@ class Director:
             self.scheduler.run(),
             repeat("snapshots", self._reconcile, RECONCILE_SECONDS, FIRST_LOOK_SECONDS),
             repeat(what, partial(self.hourly, daily), EXPIRY_LOOK_SECONDS),
+            repeat("copies", self.copies.look, COPY_LOOK_SECONDS, FIRST_COPY_SECONDS),
         )
         self._loops = [asyncio.create_task(one) for one in loops]
         self.notices.start()

@@ -331,6 +331,16 @@ def repository_metrics(context: DirectorContext, snapshots: Mapping[str, int]) -
     yield _labelled("repository_size_bytes", "storage", sizes)
     free = {name: space.free_bytes for name, space in spaces.items()}
     yield _labelled("repository_free_bytes", "storage", free)
+    now_ns = clock.now_ns()
+    copies = [({"backup_job": one.job, "storage": one.storage}, one) for one in context.copies]
+    yield metric("copy_waiting_snapshots", ((of, one.waiting) for of, one in copies))
+    yield metric(
+        "copy_lag_seconds",
+        (
+            (of, max(0, now_ns - one.behind_since_ns) / SECOND_NS if one.waiting else 0.0)
+            for of, one in copies
+        ),
+    )
 
 
 def _labelled(name: str, label: str, values: Mapping[str, float]) -> Metric:

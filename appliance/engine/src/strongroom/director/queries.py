@@ -176,6 +176,11 @@ class Queries:
             ),
             problems=problems,
             expiries=tuple(expiries),
+            copies=tuple(
+                one
+                for one in context.copies
+                if permits("pool", one.pool) and permits("storage", one.storage)
+            ),
             restart_needed=context.restart_needed,
         )
 

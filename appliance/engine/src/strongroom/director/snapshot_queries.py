@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from strongroom.base.errors import StrongroomError
 from strongroom.director.catalog.clients import RecordedKind, names_of_snapshots
+from strongroom.director.catalog.copies import other_copies, restorable
 from strongroom.director.catalog.snapshots import (
     find_snapshots,
     load_snapshot,
@@ -48,6 +50,14 @@ class SnapshotQueries:
         """One snapshot, by its id or an unambiguous beginning of it; SnapshotNotFoundError."""
         return with_time_kept(self._context.configuration, await self._record(snapshot_id))
 
+    async def restorable(self, snapshot_id: str, storage: str = "") -> Snapshot:
+        """The same, or its copy: in a storage, or where the snapshot is gone from its own.
+
+        ConflictError where that storage has neither.
+        """
+        record = await self._context.ask(restorable, snapshot_id, storage)
+        return with_time_kept(self._context.configuration, record)
+
     async def names(self, kind: RecordedKind) -> list[str]:
         """The clients, or the jobs, that the catalog has snapshots of."""
         return await self._context.ask(names_of_snapshots, kind)
@@ -79,13 +89,14 @@ class SnapshotQueries:
     async def followed(self, snapshot_id: str, paths: Sequence[bytes]) -> tuple[bytes, ...]:
         """Absolute paths with links on the way resolved as the snapshot has them.
 
-        Those that it does not have, and all where it cannot be read now, are as given.
+        Those that it does not have, and all where neither it nor a copy of it can be read now, are
+        as given.
         """
         record = await self._record(snapshot_id)
-        try:
-            return await self._context.with_repository(self._browser.followed, record, paths)
-        except StrongroomError:
-            return tuple(paths)
+        for one in (record, *await self._context.ask(other_copies, record)):
+            with suppress(StrongroomError):
+                return await self._context.with_repository(self._browser.followed, one, paths)
+        return tuple(paths)
 
     async def compare(
         self, before_id: str, after_id: str, below: bytes = b"", limit: int = 1000, skip: int = 0

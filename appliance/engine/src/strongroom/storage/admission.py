@@ -1,6 +1,7 @@
 """Who may connect to the storage port, and what for.
 
 The configuration names every identity: Director resources the directors, `Clients` the agents,
+`Restore Clients` those that only come with a grant of a director, to read what it names,
 `Operators` the operators, each with its verbs. No one else connects, whatever certificate they
 have. Local peers (root and the daemon's own user at the Unix socket) are not its business.
 
@@ -52,9 +53,13 @@ _NO_VERBS: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Names of agents and directors, and the verbs of operators by name; EVERYBODY: any name."""
+    """Names of agents and directors, and the verbs of operators by name; EVERYBODY: any name.
+
+    restoring: agents that may only read, and only with a grant.
+    """
 
     clients: frozenset[str] = frozenset()
+    restoring: frozenset[str] = frozenset()
     directors: frozenset[str] = frozenset()
     operators: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -64,7 +69,9 @@ class Admission:
             # No certificate has this role: who serves the peer gave it.
             return AGENT_VERBS
         if peer.role == "agent":
-            return AGENT_VERBS if _has(self.clients, peer.name) else _NO_VERBS
+            if _has(self.clients, peer.name):
+                return AGENT_VERBS
+            return READING_VERBS if _has(self.restoring, peer.name) else _NO_VERBS
         if peer.role == "director":
             return DIRECTOR_VERBS if _has(self.directors, peer.name) else _NO_VERBS
         if peer.role == "operator":

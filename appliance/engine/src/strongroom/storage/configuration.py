@@ -53,6 +53,7 @@ class StorageConfiguration:
             limits=_limits(daemon),
             admission=Admission(
                 clients=frozenset(daemon.texts("clients")),
+                restoring=frozenset(daemon.texts("restore_clients")),
                 directors=frozenset(configuration.of_type("Director")),
                 operators=dict(map(parse_operator, daemon.texts("operators"))),
             ),

@@ -6,7 +6,8 @@ packs, index and tombstones that are shared, and the configuration; nothing of o
 adds packs, index objects and its own snapshots, and adds, renews and releases leases that it
 made. It deletes nothing else.
 - An agent with a grant sees what the client named in the grant sees, but of snapshots only the one
-that the grant names, and the restore ticket that it names, and only reads.
+that the grant names, and the restore ticket that it names, and only reads. One that
+`Restore Clients` names needs one.
 - An operator sees everything but the wrapped restore keys, and does what its verbs say: at most
 reading.
 - A director sees everything, adds as an agent does, marks objects as verified, and may see what
@@ -188,6 +189,8 @@ def rights_of(
         raise RightError(f"{peer} is not named in the configuration of this storage daemon")
     if grant is not None:
         return _granted(peer, verbs, grant)
+    if peer.role == "agent" and "add" not in verbs:
+        raise RightError(f"{peer} may only connect here with a restore grant of the director")
     if view_as:
         if peer.role not in ("director", "local"):
             raise RightError(f"{peer.role} {peer.name} may not see what {view_as} sees")

@@ -61,7 +61,7 @@ def check_storage(path: str) -> tuple[StorageDaemonSettings, Preflight]:
     else:
         folder_text = os.fsdecode(settings.identity_folder)
         look.warnings.append(f"{folder_text} holds no certificate: only the socket is served")
-    if not settings.admission.clients:
+    if not (settings.admission.clients or settings.admission.restoring):
         look.warnings.append('Clients is empty: no agent may connect; "*all*" allows all')
     for name, folder in settings.repositories:
         if place := settings.buckets.get(folder):

@@ -27,6 +27,7 @@ def candidates(draw, prefix: str) -> list[Contender]:
             is_housekeeping=draw(st.booleans()),
             is_idle=draw(st.booleans()),
             is_lost=draw(st.booleans()),
+            is_background=draw(st.booleans()),
         )
         for number in range(draw(st.integers(0, 8)))
     ]
@@ -46,10 +47,16 @@ def test_no_limit_is_passed_and_every_run_that_waits_has_a_reason(waiting, runni
     assert not set(decision.start) & set(decision.reasons)
     assert all(decision.reasons.values())
     started = [one for one in waiting if one.id in decision.start]
-    together = running + started
-    if started:
+    # What is in the background counts for its job alone.
+    together = [one for one in running + started if not one.is_background]
+    if [one for one in started if not one.is_background]:
         assert len([one for one in together if not one.is_lost]) <= limits.director
+    for job, most in limits.jobs.items():
+        begun = [one for one in started if one.job == job]
+        assert not begun or len([one for one in running + started if one.job == job]) <= most
     for one in started:
+        if one.is_background:
+            continue
         for name, attribute, most in (
             (one.client, "client", limits.clients),
             (one.storage, "storage", limits.storages),

@@ -38,6 +38,12 @@ def add_restore_options(parser: argparse.ArgumentParser) -> None:
         "--client", metavar="NAME", help="the client to restore to (default: the files' own)"
     )
     group.add_argument(
+        "--storage",
+        metavar="NAME",
+        help="read the snapshot, or its copy, from this Storage (default: its own, or one with a "
+        "copy where that does not answer)",
+    )
+    group.add_argument(
         "--background", action="store_true", help="queue the restore and do not wait"
     )
     add_director_options(parser)
@@ -159,6 +165,7 @@ def _request(arguments: argparse.Namespace) -> dict[str, Any]:
     body: dict[str, Any] = {
         "snapshot": snapshot,
         "client": arguments.client or "",
+        **({"storage": arguments.storage} if arguments.storage else {}),
         "target": os.path.normpath(target) if target else "",
         "in_place": arguments.in_place,
         "overwrite": arguments.overwrite or "",

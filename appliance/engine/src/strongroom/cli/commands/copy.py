@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             wanted = [choice.find(name) for name in arguments.snapshots] or choice.snapshots
             count = 0
             missing, present = to_be_copied(source, target, wanted)
-            for snapshot in present:
+            for snapshot, _ in present:
                 terminal.emit({"type": "skipped", "id": snapshot.id})
                 terminal.detail(f"{_title(snapshot)} is there already")
             if arguments.dry_run:

@@ -18,6 +18,7 @@ from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
 
 _COLUMNS: Final = ("ENDS", "WHAT", "NAME")
+_COPY_COLUMNS: Final = ("POOL", "COPIED TO", ">WAITING", "BEHIND", "NEWEST COPY")
 # All of them with --verbose: a thousand agents have a thousand certificates.
 _SHOWN: Final = 8
 
@@ -42,6 +43,23 @@ def write_expiries(terminal: Terminal, expiries: Sequence[dict[str, Any]]) -> No
         terminal.line(f"and {more} later ones (--verbose)")
 
 
+def write_copies(terminal: Terminal, copies: Sequence[dict[str, Any]], now: str) -> None:
+    """A table of the pools with Copy To; nothing without one. An older director has none."""
+    if not copies:
+        return
+    terminal.line()
+    terminal.line("second copies:")
+    rows = []
+    for one in copies:
+        behind = "-"
+        if one["behind_since"]:
+            behind = duration_text((moment_ns(now) - moment_ns(one["behind_since"])) / SECOND_NS)
+        newest = local_time(one["copied"]) if one["copied"] else "never"
+        names = [printable(one["pool"]), printable(one["storage"])]
+        rows.append([*names, str(one["waiting"]), behind, newest])
+    write_table(terminal, _COPY_COLUMNS, rows)
+
+
 def _cells(one: dict[str, Any]) -> list[str]:
     name = f"{printable(one['name'])} {printable(one['id'])}".rstrip()
     return [printable(one["ends"][:10]), printable(one["kind"]), name]
@@ -55,7 +73,8 @@ examples:
   strongroom status --json
 
 Shows problems first (failed, late, expiring, full), then running and waiting runs, the last
-results, jobs due within a day, warnings, and when certificates and tokens end.
+results, jobs due within a day, warnings, how far second copies are behind, and when certificates
+and tokens end.
 """
 _MOST_DUE = 100
 _DUE_COLUMNS = ("DUE", "JOB", "CLIENT", "LEVEL", "POOL", ">PRIORITY")
@@ -112,6 +131,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         terminal.line(
             f"only the first {_MOST_DUE} of these; `strongroom jobs` has the next of each"
         )
+    write_copies(terminal, status.get("copies", ()), status["now"])
     write_expiries(terminal, status["expiries"])
     for active in status["active"]:
         if active["message"]:

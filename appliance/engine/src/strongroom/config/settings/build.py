@@ -22,6 +22,7 @@ from strongroom.config.settings.job import JobSettings
 from strongroom.config.settings.job_checks import check_job
 from strongroom.config.settings.machine import check_machine
 from strongroom.config.settings.messages import check_messages
+from strongroom.config.settings.pool_checks import check_pool
 from strongroom.config.settings.schedule import check_schedule, check_time_zone
 from strongroom.config.settings.storage import check_devices, check_storage
 
@@ -56,8 +57,11 @@ def director_settings(
         check_storage(findings, one, len(configuration.clients))
     _check_limits(findings)
     _check_messages(findings, configuration)
+    for pool in configuration.pools.values():
+        check_pool(findings, configuration, pool)
     for job in configuration.jobs.values():
-        check_job(findings, configuration, job)
+        if not job.is_of_pool:
+            check_job(findings, configuration, job)
     _check_schedules(findings, configuration)
     if storage is not None:
         check_devices(findings, configuration.storages, storage)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from strongroom.base.errors import ConfigurationError, UnknownNameError
 from strongroom.config.model import ComponentConfiguration, Resource
 from strongroom.config.settings.client import ClientSettings
 from strongroom.config.settings.director import CatalogSettings, DirectorSettings
 from strongroom.config.settings.fileset import FileSetSettings
-from strongroom.config.settings.job import JobSettings
+from strongroom.config.settings.job import JobSettings, copy_job_of
 from strongroom.config.settings.messages import MessagesSettings
 from strongroom.config.settings.permissions import PermissionSettings
 from strongroom.config.settings.pool import PoolSettings
@@ -22,10 +22,18 @@ from strongroom.config.settings.storage import StorageSettings
 _Settings = TypeVar("_Settings")
 
 
+class CopyTarget(NamedTuple):
+    """Where copies of the snapshots of a pool go, and the pool to which they belong there."""
+
+    storage: str
+    pool: str
+
+
 @dataclass(frozen=True, slots=True)
 class DirectorConfiguration:
     """The director and all resources it knows, by name in reading order.
 
+    jobs: also those that follow from the Copy To of a Pool, unless a Job has that name.
     catalog: the first one, None where there is none. client_groups: the JobDefs of which a client
     that joins a group gets jobs, in reading order. The lookups (`job`, `client` and so on) raise
     UnknownNameError for a name that there is not.
@@ -62,10 +70,11 @@ class DirectorConfiguration:
             found = component.of_type(kind).items()
             return MappingProxyType({name: settings(one) for name, one in found})
 
+        jobs = by_name("Job", JobSettings.of)
         return cls(
             director=DirectorSettings.of(daemon),
             catalog=None if catalog is None else CatalogSettings.of(catalog),
-            jobs=by_name("Job", JobSettings.of),
+            jobs=MappingProxyType({**_jobs_of_pools(component, jobs), **jobs}),
             clients=by_name("Client", ClientSettings.of),
             filesets=by_name("FileSet", FileSetSettings.of),
             pools=by_name("Pool", PoolSettings.of),
@@ -104,6 +113,20 @@ class DirectorConfiguration:
         names = job.storages or (pool.storages if pool is not None else ())
         return next((name for name in names if self.storage(name).enabled), "")
 
+    def copy_target(self, pool: str) -> CopyTarget | None:
+        """Where snapshots of a pool are copied by its Copy To; None without, or if disabled.
+
+        A Storage keeps the copies in the same pool; a Pool takes them over, in its own Storage.
+        """
+        settings = self.pools.get(pool)
+        if settings is None or not settings.copy_to:
+            return None
+        name = settings.copy_to
+        other = self.pools.get(name)
+        names, into = ((name,), pool) if other is None else (other.storages, other.name)
+        storages = [one for one in names if one in self.storages and self.storages[one].enabled]
+        return CopyTarget(storages[0], into) if storages else None
+
     def next_pool_of(self, job: JobSettings, pool: str, stated: str = "") -> PoolSettings | None:
         """Where a run of a copy job in `pool` copies to; None where nothing says it.
 
@@ -112,6 +135,24 @@ class DirectorConfiguration:
         from_pool = self.pools.get(pool)
         name = stated or job.next_pool or (from_pool.next_pool if from_pool is not None else "")
         return self.pools.get(name)
+
+
+def _jobs_of_pools(
+    component: ComponentConfiguration, jobs: Mapping[str, JobSettings]
+) -> dict[str, JobSettings]:
+    """The copy jobs of all Pools with Copy To, by name."""
+    found: dict[str, JobSettings] = {}
+    for name, pool in component.of_type("Pool").items():
+        if pool.text("copy_to"):
+            own = [*pool.names_of("storage")]
+            own += [
+                storage
+                for job in jobs.values()
+                if job.kind == "backup" and name in job.pools
+                for storage in job.storages
+            ]
+            found[copy_job_of(name)] = JobSettings.of_pool(pool, tuple(dict.fromkeys(own)))
+    return found
 
 
 def _client_groups(component: ComponentConfiguration) -> dict[str, tuple[str, ...]]:

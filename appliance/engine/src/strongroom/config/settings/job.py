@@ -23,6 +23,7 @@ _SHORT_FORMS: Final = {
     "ClientRunAfterJob": ("After", True, True, False),
 }
 LEVEL_OF_RUN: Final = "%l"
+_COPY_JOB: Final = "copy-"
 _COMPANION_TEXTS: Final = ("level", "client", "fileset", "storage", "pool")
 _COMPANION_WORDS: Final = (*_COMPANION_TEXTS, "priority")
 
@@ -58,7 +59,8 @@ class JobSettings:
     . storages: in the order in which they are taken, empty where the Pool says them. keep: None
     without Keep directives of its own. companions: values of `Run`, see `parse_companion`.
     selection_type, selection_pattern: of copy jobs, "" where nothing is set.
-    overdue_after_seconds, slow_after_seconds: 0 for what schedule and history say.
+    overdue_after_seconds, slow_after_seconds: 0 for what schedule and history say. is_of_pool: it
+    follows from the Copy To of its Pool, and has no resource of its own.
     """
 
     name: str
@@ -111,6 +113,7 @@ class JobSettings:
     overdue_after_seconds: int
     late_after_seconds: int
     slow_after_seconds: int
+    is_of_pool: bool = False
 
     @classmethod
     def of(cls, job: Resource) -> JobSettings:
@@ -134,6 +137,28 @@ class JobSettings:
             run_scripts=run_scripts(job),
         )
 
+    @classmethod
+    def of_pool(cls, pool: Resource, storages: tuple[str, ...]) -> JobSettings:
+        """The copy job of a Pool with Copy To, whose snapshots are in these storages.
+
+        It is tried again for as long as it fails; what people are notified of is the age of what
+        has no copy yet, so it sends no report of each run.
+        """
+        block = Block(pool.component.spec.resources["job"], pool.block.source, pool.block.offset)
+        return replace(
+            cls.of(pool.within(block)),
+            name=copy_job_of(pool.name),
+            kind="copy",
+            type="Copy",
+            pool=pool.name,
+            storages=storages,
+            maximum_concurrent_jobs=1,
+            reschedule_on_error=True,
+            reschedule_times=0,
+            reschedule_interval_seconds=0,
+            is_of_pool=True,
+        )
+
     def pool_of_level(self, level: str) -> str:
         """The pool of a backup of this level: `full`, `differential` or `incremental`."""
         own = {
@@ -142,6 +167,16 @@ class JobSettings:
             "incremental": self.incremental_backup_pool,
         }
         return own.get(level, "") or self.pool
+
+    @property
+    def pools(self) -> frozenset[str]:
+        """All pools that its backups may be in, "" among them where a level has no own."""
+        by_level = (
+            self.full_backup_pool,
+            self.differential_backup_pool,
+            self.incremental_backup_pool,
+        )
+        return frozenset((self.pool, *by_level))
 
     def longest_run_seconds(self, level: str) -> int:
         """How long a run of this level may take; 0 for no limit."""
@@ -159,6 +194,11 @@ class JobSettings:
             for script in self.run_scripts
             if script.on_client is on_client and script.when in moments and script.commands
         )
+
+
+def copy_job_of(pool: str) -> str:
+    """The name of the job that copies the snapshots of a Pool with Copy To."""
+    return _COPY_JOB + pool
 
 
 def placed_run_scripts(job: Resource) -> Iterator[tuple[RunScript, Directive]]:

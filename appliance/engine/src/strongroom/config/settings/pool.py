@@ -47,12 +47,14 @@ _NOTHING = KeepRules()
 class PoolSettings:
     """A pool. next_pool: where copies of its snapshots belong, "" without one.
 
+    copy_to: the Pool or Storage to which each of its snapshots is copied, "" for none.
     keep: None without Keep directives. is_retention_set: Volume Retention was written down.
     """
 
     name: str
     storages: tuple[str, ...]
     next_pool: str
+    copy_to: str
     auto_prune: bool
     keep: KeepRules | None
     volume_retention_seconds: int

@@ -173,6 +173,13 @@ CONDITIONS: Final[dict[str, ConditionKind]] = {
         "see whether the storage daemon runs and its disk is mounted",
         alerts=("StrongroomStorageUnreachable",),
     ),
+    "copy-late": ConditionKind(
+        "error",
+        "a snapshot of a Pool with `Copy To` has had no copy at the second Storage for 2 days",
+        _LOOK,
+        "a copy of it, its removal, or the end of `Copy To`",
+        "`strongroom status` shows how far they are behind, `strongroom runs --job copy-POOL` why",
+    ),
     "false-snapshot": ConditionKind(
         "error",
         "a snapshot has false metadata; beyond 20 of a client one report for all",

@@ -202,7 +202,14 @@ def present_snapshots(
     ]
     named = (("pool", pool), ("job", job), ("client", client), ("storage", storage))
     conditions += [SNAPSHOTS.c[column] == value for column, value in named if value]
-    query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns, SNAPSHOTS.c.id)
+    return snapshots_of(catalog, conditions, SNAPSHOTS.c.server_ns)
+
+
+def snapshots_of(
+    catalog: Catalog, conditions: Iterable[Any], order: ColumnElement[int]
+) -> list[Snapshot]:
+    """Those to which all conditions apply, in this order."""
+    query = select(SNAPSHOTS).where(*conditions).order_by(order, SNAPSHOTS.c.id)
     return [_record(row) for row in catalog.rows(query)]
 
 
@@ -279,8 +286,7 @@ def note_false(catalog: Catalog, reasons: Mapping[str, str]) -> None:
 def false_snapshots(catalog: Catalog) -> list[Snapshot]:
     """Existing ones that were found false, the newest first."""
     conditions: list[Any] = [SNAPSHOTS.c.removed_ns == 0, text(IS_FALSE)]
-    query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns.desc())
-    return [_record(row) for row in catalog.rows(query)]
+    return snapshots_of(catalog, conditions, SNAPSHOTS.c.server_ns.desc())
 
 
 def missed_snapshots(catalog: Catalog) -> list[Snapshot]:
@@ -305,8 +311,7 @@ def missed_snapshots(catalog: Catalog) -> list[Snapshot]:
         SNAPSHOTS.c.original == "",
         not_(newer_is_there),
     ]
-    query = select(SNAPSHOTS).where(*conditions).order_by(SNAPSHOTS.c.server_ns.desc())
-    return [_record(row) for row in catalog.rows(query)]
+    return snapshots_of(catalog, conditions, SNAPSHOTS.c.server_ns.desc())
 
 
 def missed_text(record: Snapshot) -> str:

@@ -44,16 +44,18 @@ class NewRun(Question):
 class NewRestore(Question):
     """A restore to queue.
 
-    `client`: where the files go, "" for the one they came from. `target`: a folder on it; either
-    that or `in_place`, which puts every path where it was. `paths` keep their whole path below the
-    target (`/t/etc/passwd`); what is in `subpath`, of which there is only one, goes right into it
-    (`/t/passwd`). `keep_privileges`: restore set-id bits,
-    device nodes, file capabilities and trusted attributes also to another client and below a
-    target, which needs the command `keep-privileges`; null: as the Restore job says. In place on
-    the client that was backed up they always are.
+    `storage`: which has the snapshot or a copy of it; "": its own, or what has a copy where that
+    does not answer. `client`: where the files go, "" for the one they came from. `target`: a folder
+    on it; either that or `in_place`, which puts every path where it was. `paths` keep their whole
+    path below the target (`/t/etc/passwd`); what is in `subpath`, of which there is only one, goes
+    right into it (`/t/passwd`). `keep_privileges`: restore set-id bits, device nodes, file
+    capabilities and trusted attributes also to another client and below a target, which needs the
+    command `keep-privileges`; null: as the Restore job says. In place on the client that was backed
+    up they always are.
     """
 
     snapshot: str = Field(min_length=4, max_length=128, pattern=r"^[0-9a-f]+$")
+    storage: Name = ""
     paths: list[PathText] = Field(default_factory=list, max_length=10_000)
     subpath: PathText | None = None
     client: Name = ""

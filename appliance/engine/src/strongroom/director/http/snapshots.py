@@ -241,6 +241,8 @@ async def permitted_restore(wanted: NewRestore, asked: ApiRequest) -> RestoreReq
     if bool(target) == wanted.in_place:
         raise UsageError("set either a target folder or in_place")
     found = await asked.visible_snapshot(wanted.snapshot)
+    found = await asked.director.snapshots.restorable(found.id, wanted.storage)
+    asked.require_sight(found)
     asked.rights.require("client", wanted.client or found.client)
     job = _permitted_job(asked, wanted.job, wanted.client or found.client)
     if wanted.subpath is not None and wanted.paths:

@@ -235,6 +235,8 @@ def _hidden(resource: Resource, rights: CallerRights) -> Iterator[str]:
                 kind = _JUDGED.get(one.type)
                 if kind is not None and not rights.permits(kind, one.name):
                     yield spec.shown_name
+    # Values that are texts which name resources, and what a Run is to use.
     if resource.type == "Job":
-        # Its value is a text that names another job, and what that is to use.
         yield "Run"
+    elif resource.type == "Pool":
+        yield "Copy To"

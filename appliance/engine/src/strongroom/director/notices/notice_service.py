@@ -47,6 +47,8 @@ from strongroom.director.notices.expiries import expiry_conditions
 from strongroom.director.notices.letters import Announcements
 from strongroom.director.notices.reports import queue_ping, send_reports
 from strongroom.director.notices.targets import name_of, targets_of
+from strongroom.director.notices.watch_copies import TOPIC as COPIES_TOPIC
+from strongroom.director.notices.watch_copies import late_copies
 from strongroom.director.notices.watch_director import (
     CLOCK_TOPIC,
     CONFIGURATION_TOPIC,
@@ -276,6 +278,7 @@ class NoticeService:
         found += rival_conditions(context.rivals)
         found += self._expiry(announcements, is_trusted=not obstacle)
         found += clock_conditions(guard)
+        found += late_copies(context) if is_trusted else ()
 
         def judged(incident: Incident) -> bool:
             topic = incident.topic
@@ -288,6 +291,8 @@ class NoticeService:
                 return not obstacle and self._expiring is not None
             if topic.startswith((DISK, REACH)):
                 return self._storages.has_measured(topic)
+            if topic.startswith(COPIES_TOPIC):
+                return is_trusted and self._knows_copies(topic.removeprefix(COPIES_TOPIC))
             if topic.startswith(UNKNOWN_TOPIC):
                 return topic.removeprefix(UNKNOWN_TOPIC) in self._unknown
             if topic == CONFIGURATION_TOPIC:
@@ -304,6 +309,12 @@ class NoticeService:
                 dead = dead_letters(catalog)
         self.warnings = _warnings(len(dead))
         return queue_digests(context, announcements.zone) or changed
+
+    def _knows_copies(self, pool: str) -> bool:
+        """Whether the copies of a pool were counted, or there are to be none."""
+        context = self._context
+        is_seen = any(one.pool == pool for one in context.copies)
+        return is_seen or context.configuration.copy_target(pool) is None
 
     def _failing(self) -> dict[str, Failing]:
         """The destinations that fail; those that the configuration has not are forgotten."""

@@ -105,6 +105,8 @@ class JobWatch:
             settings = configuration.jobs.get(name)
             if settings is None or not settings.enabled or settings.kind not in KINDS:
                 continue
+            if settings.is_of_pool:
+                continue  # of these the age of what has no copy counts: watch_copies
             mine = [one for one in active if one.job == name and one.client == settings.client]
             history = histories.get((name, settings.client))
             if recent_ns and (history is None or not history.is_whole):

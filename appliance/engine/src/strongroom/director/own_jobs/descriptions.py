@@ -34,7 +34,10 @@ class RestoreSample(OwnJob, frozen=True, kw_only=True, tag="restore-sample"):
 
 
 class CopySnapshots(OwnJob, frozen=True, kw_only=True, tag="copy-snapshots"):
-    """Copy snapshots to another repository. The end's summary has `copies`: [original, copy]."""
+    """Copy snapshots to another repository.
+
+    The end's summary has `copies`: [original, copy], also of those that were there already.
+    """
 
     target: RepositoryAccess
     snapshots: tuple[str, ...]

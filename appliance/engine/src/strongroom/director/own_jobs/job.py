@@ -151,7 +151,8 @@ def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> RunE
         present = {one.id: one for one in listed if one.id not in false}
         wanted = [present[name] for name in job.snapshots if name in present]
         missing, there = to_be_copied(repository, target, wanted)
-        copies: list[list[str]] = []
+        # Also those of a run that was killed before it could report them.
+        copies = [[original.id, copy.id] for original, copy in there]
         stored_bytes = 0
         options = CopyOptions(host=job.host)
         with output.shown_progress("copy") as progress:

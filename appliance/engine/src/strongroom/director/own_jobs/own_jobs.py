@@ -1,9 +1,8 @@
 """Jobs that the director runs itself: verify jobs without a client, copies, jobs of Type Admin.
 
 Verify jobs read a complete snapshot (level VolumeToCatalog) or restore a sample of it (level Data).
-Copy jobs copy what their selection names to the Storage of their Next Pool: `PoolUncopiedJobs` all
-of their pool, `Job` and `Client` those whose job or client matches the Selection Pattern. Admin
-jobs run the Console commands of their scripts in order; see `config.settings.admin_commands`.
+Copy jobs copy what `copies` chooses. Admin jobs run the Console commands of their scripts in order;
+see `config.settings.admin_commands`.
 
 Expensive work runs in its own process (`job`): the director stays small and responsive, and a
 crash of a job process does not affect it. When a run is cancelled, or the director stops, the
@@ -14,9 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -30,7 +27,7 @@ from strongroom.config.settings.admin_commands import AdminCommand, AdminVerb, p
 from strongroom.config.settings.levels import VERIFY_SAMPLE
 from strongroom.director.catalog.clients import load_clients
 from strongroom.director.catalog.retry import survive
-from strongroom.director.catalog.snapshots import add_snapshots, present_snapshots
+from strongroom.director.catalog.snapshots import add_snapshots
 from strongroom.director.catalog.upkeep import remove_old_runs, remove_old_snapshots
 from strongroom.director.context import DirectorContext
 from strongroom.director.own_jobs.catalog_copies import (
@@ -38,6 +35,7 @@ from strongroom.director.own_jobs.catalog_copies import (
     catalog_snapshot,
     write_catalog,
 )
+from strongroom.director.own_jobs.copies import enter_copies, planned_copies
 from strongroom.director.own_jobs.descriptions import (
     BackUpFolder,
     CopySnapshots,
@@ -50,14 +48,11 @@ from strongroom.director.own_jobs.descriptions import (
     VerifyUploads,
 )
 from strongroom.director.repositories.access import require_sound
-from strongroom.director.results.runs import Run
-from strongroom.director.results.snapshots import Snapshot
 from strongroom.director.runs.active_run import ActiveRun, Ending
 from strongroom.director.runs.protocols import RunControl
-from strongroom.director.runs.requests import RunRequest
 from strongroom.director.runs.start_messages import verified_snapshot
 from strongroom.director.snapshots.reconciliation import reconcile
-from strongroom.engine.repository.snapshots import CATALOG_TAG, POOL_TAG, RUN_TAG, read_snapshot
+from strongroom.engine.repository.snapshots import CATALOG_TAG, POOL_TAG, RUN_TAG
 from strongroom.net.control.messages import RunEnded, RunLog, RunProgress
 from strongroom.service.job_process.process import JobProcess, JobProgram
 
@@ -110,30 +105,25 @@ class OwnJobs:
 
     async def _copy(self, active: ActiveRun, runs: RunControl) -> Ending:
         context, record = self._context, active.record
-        job = context.configuration.job(record.job)
-        stated = str(RunRequest.of(record).overrides.get("next_pool", ""))
-        target_pool = context.configuration.next_pool_of(job, record.pool, stated)
-        if target_pool is None or not target_pool.storages:
-            raise UsageError(
-                f"copy job {record.job} needs a Next Pool (its own or its Pool's) with a Storage"
-            )
-        target = target_pool.storages[0]
-        chosen = await survive(context.in_thread, selected_snapshots, context, record, target)
+        (storage, pool), chosen = await survive(context.in_thread, planned_copies, context, record)
         if not chosen:
             return Ending("done", lines=(("info", "there is nothing to copy"),))
         description = CopySnapshots(
             **self._repository(record.storage),
-            target=context.repositories.place(target),
+            target=context.repositories.place(storage),
             snapshots=tuple(one.id for one in chosen),
         )
-        await runs.say(active, "info", f"copies {counted(len(chosen), 'snapshot')} to {target}")
+        await runs.say(active, "info", f"copies {counted(len(chosen), 'snapshot')} to {storage}")
         ended = await run_own_job(description, active, runs)
-        copies = await context.with_repository(
-            enter_copies, context, record, chosen, ended.summary, target, target_pool.name
+        entered = await context.with_repository(
+            enter_copies, context, record, chosen, ended.summary, storage, pool
         )
         # Their location: retention applies there afterwards.
-        ended.summary.update(storage=target, pool=target_pool.name)
-        return _outcome(ended, {"files": copies})
+        ended.summary.update(storage=storage, pool=pool)
+        outcome = _outcome(ended, {"files": entered.number})
+        if entered.faults and outcome.state == "done":
+            outcome = replace(outcome, state="incomplete")
+        return replace(outcome, lines=(*outcome.lines, *entered.lines()))
 
     # Admin.
 
@@ -279,57 +269,3 @@ async def run_own_job(
     if ended.status == "cancelled":
         raise JobDiedError(f"a job process of the director was stopped: {ended.error}")
     return ended
-
-
-def selected_snapshots(context: DirectorContext, record: Run, target: str) -> list[Snapshot]:
-    """What the job selects and the target Storage has no copy of. Raises UsageError."""
-    job = context.configuration.job(record.job)
-    kind = job.selection_type or "PoolUncopiedJobs"
-    present = present_snapshots(context.catalog, storage=record.storage)
-    copied = {one.original for one in present_snapshots(context.catalog, storage=target)}
-    pattern = re.compile(job.selection_pattern or ".*")
-    tests: dict[str, Callable[[Snapshot], object]] = {
-        "PoolUncopiedJobs": lambda one: one.pool == record.pool,
-        "Job": lambda one: pattern.fullmatch(one.job),
-        "Client": lambda one: pattern.fullmatch(one.client),
-    }
-    if kind not in tests:
-        known = ", ".join(tests)
-        raise UsageError(f"a copy job selects by {known}, not by {kind}: Strongroom has no volumes")
-    return [one for one in present if tests[kind](one) and (one.original or one.id) not in copied]
-
-
-def enter_copies(
-    context: DirectorContext,
-    record: Run,
-    chosen: list[Snapshot],
-    summary: dict[str, Any],
-    target: str,
-    pool: str,
-) -> int:
-    """Enter the copies that the end of a copy run names in its summary; how many there are."""
-    originals = {one.id: one for one in chosen}
-    pairs = [(str(a), str(b)) for a, b in summary.get("copies", ()) if a in originals]
-    if not pairs:
-        return 0
-    repository = context.repositories.open(target)
-    try:
-        records = []
-        for original_id, copy_id in pairs:
-            copy = read_snapshot(repository.store, repository.key, copy_id)
-            records.append(
-                replace(
-                    originals[original_id],
-                    id=copy_id,
-                    storage=target,
-                    pool=pool,
-                    run=record.id,
-                    # Of a copy's copy as well the backup, which alone is asked about.
-                    original=originals[original_id].original or original_id,
-                    server_ns=copy.server_ns or clock.now_ns(),
-                    stored_bytes=0,
-                )
-            )
-    finally:
-        repository.close()
-    return add_snapshots(context.catalog, records)

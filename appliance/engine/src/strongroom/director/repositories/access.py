@@ -115,7 +115,13 @@ class Repositories:
         try:
             with self._lock:
                 key = self._keys.get(place)
-            repository = Repository.open(store, read_passphrase(place) if key is None else key)
+            try:
+                repository = Repository.open(store, read_passphrase(place) if key is None else key)
+            except WrongKeyError:
+                if key is None:
+                    raise
+                # It was lost and made anew since its key was derived.
+                repository = Repository.open(store, read_passphrase(place))
             repository.cache_folder = self.cache_folder
             _ = repository.restore_key
         except WrongKeyError as error:

@@ -145,6 +145,24 @@ class Capacity:
 
 @served()
 @dataclass(frozen=True, slots=True)
+class PoolCopies:
+    """What a Pool with Copy To lacks at its second storage, as seen last.
+
+    waiting: snapshots without a copy there. behind_since_ns: since when the oldest of them waits, 0
+    for none. copied_ns: when the newest snapshot that has a copy was stored, 0 for none. job: that
+    copies them.
+    """
+
+    pool: str
+    storage: str
+    job: str
+    waiting: int
+    behind_since_ns: Time
+    copied_ns: Time
+
+
+@served()
+@dataclass(frozen=True, slots=True)
 class Expiry:
     """What ends: a certificate, a token, the authority. remedy: what to do when it ends soon.
 
@@ -179,7 +197,8 @@ class Status:
 
     problems: what is wrong, errors first, then the oldest first. warnings: conditions that need an
     operator (a clock that jumped). expiries: of certificates and tokens, the first to end first.
-    restart_needed: directives that were changed and are in force only after a restart.
+    copies: of each Pool with Copy To. restart_needed: directives that were changed and are in
+    force only after a restart.
     """
 
     name: str
@@ -195,6 +214,7 @@ class Status:
     warnings: tuple[str, ...]
     problems: tuple[OpenIncident, ...]
     expiries: tuple[Expiry, ...]
+    copies: tuple[PoolCopies, ...]
     restart_needed: tuple[str, ...]
 
 

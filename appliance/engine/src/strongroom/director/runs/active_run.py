@@ -113,11 +113,12 @@ class ActiveRun:
     def contender(self, job: JobSettings | None) -> Contender:
         """The run as limits count it."""
         record = self.record
+        is_background = job is not None and job.is_of_pool
         return Contender(
             id=record.id,
             job=record.job,
             client=record.client if self.is_remote else "",
-            storage=record.storage,
+            storage="" if is_background else record.storage,
             priority=record.priority,
             reads=record.kind in ("restore", "verify"),
             allows_mixed=job is not None and job.allow_mixed_priority,
@@ -126,6 +127,7 @@ class ActiveRun:
             is_housekeeping=record.kind == "admin",
             is_idle=self.idle_seconds(clock.elapsed_seconds()) >= IDLE_SECONDS,
             is_lost=self.lost_at is not None,
+            is_background=is_background,
         )
 
     def info(self) -> Run:

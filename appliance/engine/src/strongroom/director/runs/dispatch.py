@@ -5,9 +5,10 @@ client, or of the same storage where one of them is its housekeeping. While one 
 meet it and have another number wait for its end, unless all of them allow mixed priorities. A run
 that is held back also holds back those of higher numbers that meet it, or it might never start.
 
-A restore waits for no priority, and nothing waits for its. Nor does anything wait for the priority
-of a run that is idle, because it makes no progress or its agent is unreachable. While its agent is
-unreachable it counts for its job and client alone.
+What follows from the Copy To of a Pool is in the background: it counts for its own job alone, so
+that a copy of days holds back no backup. A restore waits for no priority, and nothing waits for
+its. Nor does anything wait for the priority of a run that is idle, because it makes no progress or
+its agent is unreachable. While its agent is unreachable it counts for its job and client alone.
 
 Of the runs that schedules have started, only the newest of a job waits, so that a client that was
 offline for weeks makes one backup and not one for each night. It has the highest level of those
@@ -58,6 +59,7 @@ class Contender:
     is_housekeeping: bool = False
     is_idle: bool = False
     is_lost: bool = False
+    is_background: bool = False
 
     def meets(self, other: Contender) -> bool:
         """Whether their priorities are compared."""
@@ -175,7 +177,7 @@ class _Use:
         self._jobs[one.job] += 1
         if one.client:
             self._clients[one.client] += 1
-        if one.is_lost:
+        if one.is_lost or one.is_background:
             return
         self._all += 1
         if one.storage:
@@ -183,7 +185,7 @@ class _Use:
             self._reads[one.storage] += one.reads
 
     def reason(self, one: Contender, limits: ConcurrencyLimits) -> str:
-        if self._all >= limits.director:
+        if self._all >= limits.director and not one.is_background:
             return f"the director runs {self._all} of at most {limits.director} jobs"
         for what, name, used, most in (
             ("job", one.job, self._jobs, limits.jobs),

@@ -32,7 +32,7 @@ from strongroom.director.results.runs import Run, RunFilter
 from strongroom.director.results.snapshots import Snapshot
 from strongroom.director.runs.levels import decide_level, fileset_digest
 from strongroom.director.runs.requests import RunRequest
-from strongroom.director.runs.tickets import StoredTicket, open_for
+from strongroom.director.runs.tickets import StoredTicket, open_any, open_for
 from strongroom.engine.filesets.spec import FileSetSpec
 from strongroom.engine.repository.snapshots import POOL_TAG, RUN_TAG
 from strongroom.engine.repository.ticket_objects import GRANT_SECONDS
@@ -227,7 +227,7 @@ def _restore(context: DirectorContext, record: Run) -> StartMessage:
     paths = [bytes.fromhex(path) for path in request.paths]
     subpath = bytes.fromhex(request.subpath)
     wanted = [subpath] if subpath else paths
-    opened = open_for(context, snapshot, record.client, wanted)
+    snapshot, opened = open_any(context, snapshot, record.client, wanted)
     ticket, grant, _ = opened
     target = bytes.fromhex(request.target)
     options = RestoreChoices(
@@ -261,7 +261,7 @@ def _restore(context: DirectorContext, record: Run) -> StartMessage:
     assert context.identity is not None  # else there would be no grant
     return StartMessage(
         ordered(context.identity, record.client, message, GRANT_SECONDS),
-        {"snapshot": snapshot.id},
+        {"snapshot": snapshot.id, "storage": snapshot.storage},
         opened.lines,
         ticket=StoredTicket(snapshot.storage, ticket.name),
     )

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from strongroom.base.errors import (
+    CatalogError,
     ConflictError,
+    FalseSnapshotError,
     ObjectMissingError,
     SnapshotNotFoundError,
     StrongroomError,
 )
 from strongroom.base.printable import printable
 from strongroom.director.catalog.clients import generation_of
+from strongroom.director.catalog.copies import other_copies
 from strongroom.director.context import DirectorContext
 from strongroom.director.repositories.access import own_snapshot, require_sound
 from strongroom.director.results.snapshots import Snapshot
@@ -54,6 +57,29 @@ class OpenedSnapshot(NamedTuple):
     ticket: TicketObject
     grant: str
     lines: tuple[tuple[str, str], ...]
+
+
+def open_any(
+    context: DirectorContext, snapshot: Snapshot, agent: str, paths: list[bytes]
+) -> tuple[Snapshot, OpenedSnapshot]:
+    """The snapshot, or the first of its copies that can be read. Blocks.
+
+    Where none can, raises what the snapshot itself raises.
+    """
+    try:
+        return snapshot, open_for(context, snapshot, agent, paths)
+    except (CatalogError, ConflictError, FalseSnapshotError):
+        raise
+    except (StrongroomError, OSError) as error:
+        for copy in other_copies(context.catalog, snapshot):
+            try:
+                opened = open_for(context, copy, agent, paths)
+            except (StrongroomError, OSError):
+                continue
+            text = f"storage {snapshot.storage} cannot be read: {error}; the copy {copy.id[:8]} "
+            line = ("warning", f"{text}in storage {copy.storage} is restored")
+            return copy, opened._replace(lines=(line, *opened.lines))
+        raise
 
 
 def open_for(

@@ -80,6 +80,10 @@ def new_record(
     job = context.configuration.jobs.get(snapshot.job)
     if not pool and job is not None:
         pool = job.pool
+    target = context.configuration.copy_target(pool) if original else None
+    if target is not None and target.storage == storage:
+        # The tag is of the backup; the run that copied it was killed before it entered the copy.
+        pool = target.pool
     return replace(
         as_stored(snapshot, received_ns),
         storage=storage,

@@ -78,20 +78,24 @@ def _alike(repository: Repository, snapshot: Snapshot) -> tuple[object, ...]:
 
 def to_be_copied(
     source: Repository, target: Repository, wanted: Iterable[Snapshot]
-) -> tuple[list[Snapshot], list[Snapshot]]:
-    """Those of `wanted` that the target does not have, the oldest first, and those it has.
+) -> tuple[list[Snapshot], list[tuple[Snapshot, Snapshot]]]:
+    """Those of `wanted` that the target does not have, the oldest first; the others with theirs.
 
     Raises UsageError when both repositories are the same. What of the target cannot be read counts
     as not there.
     """
     if source.config.id == target.config.id:
         raise UsageError("source and target are the same repository")
-    there = {_alike(target, snapshot) for snapshot in target.snapshots(SetAside(), anew=True)}
+    there = {_alike(target, one): one for one in target.snapshots(SetAside(), anew=True)}
     missing: list[Snapshot] = []
-    present: list[Snapshot] = []
+    present: list[tuple[Snapshot, Snapshot]] = []
     distinct = {snapshot.id: snapshot for snapshot in wanted}.values()
     for snapshot in sorted(distinct, key=lambda item: (item.start_ns, item.id)):
-        (present if _alike(source, snapshot) in there else missing).append(snapshot)
+        copy = there.get(_alike(source, snapshot))
+        if copy is None:
+            missing.append(snapshot)
+        else:
+            present.append((snapshot, copy))
     return missing, present
 
 
