@@ -129,6 +129,13 @@ def absolute_or_list(given):
     return absolute(given)
 
 
+def absolute_or_bucket(given):
+    """Where a repository is: a folder, or a bucket of an object store."""
+    if not given.startswith("s3:"):
+        return absolute(given)
+    return text(given) or ("" if re.match("s3:(//)?[^/]", given) else "names no bucket: s3://BUCKET/PREFIX")
+
+
 def device(given):
     """A disk or partition."""
     return absolute(given) or ("" if given.startswith("/dev/") else "is not below /dev")
@@ -251,6 +258,7 @@ FORMS = {
     form.__name__: form
     for form in (
         absolute,
+        absolute_or_bucket,
         absolute_or_list,
         address,
         clock,

@@ -245,9 +245,16 @@ def test_a_variable_of_the_appliance_changes_its_file_and_nothing_else(variable,
         assert (text in after) == (template in files)
 
 
+def test_with_a_repository_in_a_bucket_the_storage_daemon_writes_to_no_folder_more():
+    place = "s3://backups/fleet?endpoint=https://s3.example.com"
+    assert f'repository = "{place}"' in APPLIANCE.file("appliance.toml.j2", strongroom_appliance_repository=place)
+    sandbox = APPLIANCE.file("50-inventory.conf.j2", strongroom_appliance_repository=place)
+    assert "=" not in "".join(line for line in sandbox.splitlines() if not line.startswith("#"))
+
+
 def test_every_variable_of_the_appliance_is_tried():
-    # No file is rendered of the packages that it serves: the scenario `upgrade` tries them.
-    others = {"state", "packages", "packages_key"}
+    # No file is rendered of the packages that it serves: the scenario `upgrade` tries them. Keys are copied as they are.
+    others = {"state", "packages", "packages_key", "store_keys"}
     tried = {one[0] for one in APPLIANCE_CHANGES} | {f"strongroom_appliance_{name}" for name in others}
     assert tried == set(APPLIANCE.options)
 

@@ -23,7 +23,7 @@ class DaemonProcess:
         self.kind = kind
         self.configuration = configuration
         self._log = log
-        self._environment = dict(environment)
+        self.environment = dict(environment)
         self.clock: ShiftedClock | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -50,7 +50,7 @@ class DaemonProcess:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "strongroom", self.kind, "--config", self.configuration],
-                env={**self._environment, **shift},
+                env={**self.environment, **shift},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

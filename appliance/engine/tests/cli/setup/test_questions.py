@@ -126,7 +126,7 @@ def test_it_asks_for_what_it_must_know_and_remembers_the_answers(
     dialogue.answer("25:70")
     dialogue.expect("write a time such as 21:00")
     dialogue.answer("")
-    dialogue.expect("if possible. [/var/lib/strongroom/repository] ")
+    dialogue.expect("s3://BUCKET/PREFIX. [/var/lib/strongroom/repository] ")
     dialogue.answer("/var/lib/strongroom/store")
     dialogue.expect("your answers are in /etc/strongroom/appliance.toml")
     dialogue.expect("https://backup.example.org:9101")

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from strongroom.base.errors import UsageError
 from strongroom.base.printable import printable
+from strongroom.cli.setup.repository_place import is_bucket
 from strongroom.config.values.measures import duration_seconds
 from strongroom.net.identities.peer import check_name
 
@@ -140,8 +141,9 @@ QUESTIONS: Final = (
     ),
     SetupQuestion(
         "repository", "/var/lib/strongroom/repository",
-        "Where backups are stored: a folder, on its own disk if possible.",
-        _is_path, _PATH_WORDS, is_asked=True,
+        "Where backups are stored: a folder, on its own disk if possible, or s3://BUCKET/PREFIX.",
+        lambda value: _is_path(value) or is_bucket(value),
+        f"{_PATH_WORDS} or s3://BUCKET/PREFIX", is_asked=True,
     ),
     SetupQuestion("director_name", "vault-dir", "The director's name. It stays.",
              _is_plain, _PLAIN_WORDS),

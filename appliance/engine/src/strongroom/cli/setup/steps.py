@@ -26,6 +26,7 @@ from strongroom.base.errors import (
     OperatingSystemError,
     UsageError,
 )
+from strongroom.cli.access import open_store
 from strongroom.cli.setup.configuration_text import (
     configuration_files,
     console_folder,
@@ -33,12 +34,13 @@ from strongroom.cli.setup.configuration_text import (
     operator_folder,
 )
 from strongroom.cli.setup.record import SetupRecord
+from strongroom.cli.setup.repository_place import has_repository, use_access_keys
 from strongroom.config.resolve import resolve
+from strongroom.config.settings.daemons import is_in_bucket
 from strongroom.config.trees.loader import LoadOptions, load_trees
 from strongroom.engine.repository.keys.files import export_key, import_key
 from strongroom.engine.repository.keys.roles import ApplianceKey
 from strongroom.engine.repository.repository import Repository
-from strongroom.engine.stores.local import LocalStore
 from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.identity import Identity, has_identity
 from strongroom.net.identities.private_files import (
@@ -82,6 +84,8 @@ def make_appliance(answers: Answers) -> Appliance:
         user: _ids(user, answers.group) for user in (answers.director_user, answers.storage_user)
     }
     _folder(answers.state, 0o755, (-1, -1))
+    if is_in_bucket(answers.repository):
+        use_access_keys(answers.configuration)
     with _locked(answers.state):
         made = Appliance(answers, SetupRecord(answers.state), users)
         _check_what_stays(made)
@@ -121,11 +125,12 @@ def _folders(made: Appliance) -> None:
     answers = made.answers
     director, storage = made.users[answers.director_user], made.users[answers.storage_user]
     root = (-1, -1)
+    repository = [] if is_in_bucket(answers.repository) else [answers.repository]
     for path, mode, owner in (
         (answers.below_state("director"), 0o750, director),
         (answers.below_state("ca"), 0o750, director),
         (answers.below_state("storage"), 0o750, storage),
-        (answers.repository, 0o750, storage),
+        *((path, 0o750, storage) for path in repository),
         (answers.configuration, 0o755, root),
         (os.path.join(answers.configuration, "director.d"), 0o755, root),
         (os.path.join(answers.configuration, "storage.d"), 0o755, root),
@@ -151,7 +156,7 @@ def _passphrase(made: Appliance) -> None:
     path = made.passphrase_file
     if os.path.exists(path):
         return
-    if _has_repository(made.answers.repository):
+    if has_repository(made.answers.repository):
         raise ConflictError(
             f"there is a repository in {made.answers.repository}, but no passphrase in {path}: "
             "put it there as one line, or choose another folder for the repository"
@@ -169,13 +174,14 @@ def _repository(made: Appliance) -> None:
     if record.has(step) and os.path.exists(key_file):
         return
     passphrase = read_bounded(os.fsencode(made.passphrase_file), 4096).split(b"\n", 1)[0]
-    if not _has_repository(place):
-        _clear_what_was_begun(made, place)
+    if not has_repository(place):
+        if not is_in_bucket(place):
+            _clear_what_was_begun(made, place)
         record.begin(place)
-        repository = Repository.create(LocalStore(place), passphrase, label="setup")
+        repository = Repository.create(open_store(place), passphrase, label="setup")
         made.changed.append(f"made a repository in {place}")
     else:
-        repository = Repository.open(LocalStore(place), passphrase)
+        repository = Repository.open(open_store(place), passphrase)
     try:
         key = repository.restore_key
         if not os.path.exists(key_file):
@@ -189,10 +195,11 @@ def _repository(made: Appliance) -> None:
             )
     finally:
         repository.close()
-    storage = made.users[answers.storage_user]
-    # The users of the machine that made it may have had other numbers.
-    if record.has_begun(place) or os.lstat(os.path.join(place, "config")).st_uid != storage[0]:
-        _give(place, storage)
+    if not is_in_bucket(place):
+        storage = made.users[answers.storage_user]
+        # The users of the machine that made it may have had other numbers.
+        if record.has_begun(place) or os.lstat(os.path.join(place, "config")).st_uid != storage[0]:
+            _give(place, storage)
     record.note(step)
 
 
@@ -398,10 +405,6 @@ def _give(folder: str, owner: tuple[int, int]) -> None:
             path = os.path.join(place, name) if name else place
             if os.lstat(path).st_uid != owner[0]:
                 os.chown(path, owner[0], -1, follow_symlinks=False)
-
-
-def _has_repository(place: str) -> bool:
-    return os.path.exists(os.path.join(place, "config"))
 
 
 def _files_below(folder: str) -> bool:
