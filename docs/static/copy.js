@@ -1,5 +1,16 @@
 // A button on each block of code that copies it. Where commands are beside their output, only the commands.
+// And code in text whose lines end between words: no option is cut after its dashes.
 "use strict";
+
+function keepWordsWhole() {
+  for (const word of document.querySelectorAll("code.literal span.pre")) {
+    if (word.textContent.length < 32) {
+      word.style.whiteSpace = "nowrap";
+    } else if (!word.childElementCount) {
+      word.innerHTML = word.innerHTML.replaceAll("/", "/<wbr>");
+    }
+  }
+}
 
 function commandsOf(text) {
   const commands = text.split("\n").filter((line) => line.startsWith("$ "));
@@ -7,6 +18,7 @@ function commandsOf(text) {
 }
 
 document.addEventListener("DOMContentLoaded", () => {
+  keepWordsWhole();
   if (!navigator.clipboard) {
     return; // Browsers offer it to pages from https and this machine only.
   }
