@@ -97,7 +97,7 @@ class MemoryStore:
         return own_capability(self, wanted)
 
     def reopen(self) -> MemoryStore:
-        return MemoryStore(self._objects)
+        return type(self)(self._objects)
 
     def close(self) -> None:
         """There is nothing to give back."""

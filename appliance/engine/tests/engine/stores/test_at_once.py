@@ -1,0 +1,107 @@
+"""Requests of a distant store are made at the same time; of a near one, one after the other."""
+
+import os
+import threading
+from functools import partial
+
+import pytest
+
+from kit.block_making import make_pack
+from kit.memory_store import MemoryStore
+from kit.tiny_backup import CHEAP, HOST, PASSPHRASE, back_up, read_back
+from strongroom.base.errors import DamageError, ObjectMissingError
+from strongroom.engine.repository.packs import read_footer
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.stores.at_once import at_once, most_together, read_each
+
+
+class DistantStore(MemoryStore):
+    """Counts what is in progress."""
+
+    most_together = 4
+    has_read_ahead = False
+
+    def __init__(self, objects=None):
+        super().__init__(objects)
+        self.ranges = []
+
+    def get(self, kind, name, offset=0, length=None):
+        self.ranges.append((kind, offset, length))
+        return super().get(kind, name, offset, length)
+
+
+@pytest.fixture
+def distant():
+    return DistantStore()
+
+
+def test_what_does_not_depend_on_each_other_is_in_progress_together(distant):
+    meeting = threading.Barrier(4, timeout=60)
+    threads = threading.active_count()
+    assert at_once(distant, *(meeting.wait for _ in range(4))) != []
+    assert at_once(distant, *(partial(pow, 2, number) for number in range(9))) == [
+        2**number for number in range(9)
+    ]
+    assert threading.active_count() == threads
+
+
+def test_of_a_near_store_one_follows_the_other():
+    near, seen = MemoryStore(), []
+    assert most_together(near) == 1
+    at_once(near, *(partial(seen.append, number) for number in range(5)))
+    assert seen == list(range(5))
+
+
+def test_the_first_that_fails_is_raised_after_all_were_tried(distant):
+    tried = []
+
+    def fail(error):
+        tried.append(error)
+        raise error
+
+    first, second = DamageError("first"), ObjectMissingError("second")
+    with pytest.raises(DamageError) as raised:
+        at_once(distant, lambda: None, partial(fail, first), partial(fail, second))
+    assert raised.value is first
+    assert len(tried) == 2
+
+
+def test_objects_come_in_the_order_of_their_names_or_with_what_is_wrong_with_them(distant):
+    for number in range(0, 10, 2):
+        distant.put("leases", f"{number}", bytes([number]))
+    names = [f"{number}" for number in range(10)]
+    found = list(read_each(distant, names, lambda name: distant.get("leases", name)))
+    assert [name for name, _ in found] == names
+    for number, (_, data) in enumerate(found):
+        if number % 2:
+            assert isinstance(data, ObjectMissingError)
+        else:
+            assert data == bytes([number])
+
+
+@pytest.fixture
+def repository(distant):
+    return Repository.create(distant, PASSPHRASE, cost=CHEAP).for_client(HOST)
+
+
+@pytest.mark.parametrize("chunk_count", [2, 4000])
+def test_a_footer_is_read_whatever_its_size_and_what_is_said_of_the_pack(repository, chunk_count):
+    footer = make_pack(repository, [[os.urandom(8) for _ in range(chunk_count)]])
+    store, key = repository.store, repository.key
+    for size in (0, footer.size_bytes, footer.size_bytes + 5, footer.size_bytes - 5, 1, 1 << 40):
+        assert read_footer(store, key, footer.pack_id, size) == footer
+    with pytest.raises(ObjectMissingError):
+        read_footer(store, key, b"\1" * 32)
+
+
+def test_a_snapshot_is_read_with_the_ends_of_its_packs(repository):
+    files = {b"a": b"first" * 100, b"b": os.urandom(3000), b"c": b""}
+    snapshot = back_up(repository, files)
+    again = Repository.open(repository.store.reopen(), PASSPHRASE)
+    assert [one.id for one in again.snapshots()] == [snapshot.id]
+    assert read_back(again, snapshot.id) == files
+    store = repository.store
+    for info in list(store.list("packs")):
+        store.delete("packs", info.name)
+    with pytest.raises((DamageError, ObjectMissingError)):
+        read_back(Repository.open(store.reopen(), PASSPHRASE), snapshot.id)
