@@ -10,6 +10,8 @@ from kit.block_making import make_pack
 from kit.memory_store import MemoryStore
 from kit.tiny_backup import CHEAP, HOST, PASSPHRASE, back_up, read_back
 from strongroom.base.errors import DamageError, ObjectMissingError
+from strongroom.engine.repository.blocks import BlockReader
+from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.packs import read_footer
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.stores.at_once import at_once, most_together, read_each
@@ -105,3 +107,36 @@ def test_a_snapshot_is_read_with_the_ends_of_its_packs(repository):
         store.delete("packs", info.name)
     with pytest.raises((DamageError, ObjectMissingError)):
         read_back(Repository.open(store.reopen(), PASSPHRASE), snapshot.id)
+
+
+def test_blocks_that_are_wanted_next_come_with_the_first(repository):
+    chunks = [[bytes([number]) * 9000] for number in range(12)]
+    footers = [make_pack(repository, chunks[first : first + 4]) for first in (0, 4, 8)]
+    index = Index()
+    for footer in footers:
+        index.add(footer)
+    store = repository.store
+    blocks = index.of_client(repository.writer.client_id)
+    reader = BlockReader(store, repository.restore_key, blocks)
+    wanted = [entry.block_id for footer in footers for entry in footer.blocks]
+    store.ranges.clear()
+    reader.load_with_following(wanted)
+    assert len(store.ranges) == 2 * len(footers)
+    assert [reader.block(one) for one in wanted] == [b"".join(one) for one in chunks]
+    reader.load_with_following(wanted)
+    assert len(store.ranges) == 2 * len(footers)
+
+
+def test_a_block_is_read_though_one_that_is_wanted_next_is_gone(repository):
+    here, gone = (make_pack(repository, [[bytes([number]) * 90]]) for number in range(2))
+    index = Index()
+    for footer in (here, gone):
+        index.add(footer)
+    repository.store.delete("packs", gone.pack_id.hex())
+    blocks = index.of_client(repository.writer.client_id)
+    reader = BlockReader(repository.store, repository.restore_key, blocks)
+    wanted = [here.blocks[0].block_id, gone.blocks[0].block_id, b"\7" * 24]
+    reader.load_with_following(wanted)
+    assert reader.block(wanted[0]) == bytes(90)
+    with pytest.raises((DamageError, ObjectMissingError)):
+        reader.block(wanted[1])

@@ -49,6 +49,8 @@ _GREATEST_GAP = 128 << 10
 _GREATEST_READ = 8 << 20
 # Of such reads of a distant store.
 _GROUPS_TOGETHER = 4
+# Of blocks that are loaded with another: less than the smallest cache holds.
+_FOLLOWING_BYTES = 6 << 20
 
 
 class BlockReader:
@@ -142,6 +144,25 @@ class BlockReader:
         """Load blocks into the cache, neighbours by one read; no more than fit in it."""
         for _ in self._load_many(wanted):
             pass
+
+    def load_with_following(self, wanted: Iterable[bytes]) -> None:
+        """Load the first of some blocks, and of a distant store with it what fits of the others.
+
+        Raises nothing of damage: anyone who asks for a block learns what is wrong with it.
+        """
+        if most_together(self._store) < 2:
+            return
+        chosen: list[bytes] = []
+        size = 0
+        with contextlib.suppress(*_NOT_THIS_COPY):
+            for an_id in wanted:
+                size += self._index.locate(an_id).raw_length
+                if chosen and size > _FOLLOWING_BYTES:
+                    break
+                if not chosen and self._caches.blocks.get((self._owner, an_id)) is not None:
+                    return
+                chosen.append(an_id)
+            self.prefetch(chosen)
 
     def read_ahead(self, wanted: Iterable[bytes]) -> None:
         """Have the store begin to read blocks, where it can; none is waited for."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain
 from typing import Final
 
 from strongroom.base.errors import DamageError
@@ -84,6 +85,7 @@ class StoredContent:
     def _take_out(self, block_id: bytes) -> dict[int, bytes | memoryview]:
         """Read all announced chunks of a block; damaged ones are left out."""
         wanted = self._expected.pop(block_id)
+        self._reader.load_with_following(chain((block_id,), self._expected))
         ready: dict[int, bytes | memoryview] = {}
         # Damage is raised, with the name of the file, when the chunk is requested.
         with suppress(DamageError):
