@@ -14,7 +14,7 @@ from kit.ports import free_port
 from strongroom.agent.status import ask_status
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.identities.identity import Identity
-from strongroom.net.identities.peer import peer_of_certificate
+from strongroom.net.identities.peer import parse_certificate, peer_of
 
 
 def wait_until(site: AgentSite, settled: Callable[[], bool]) -> None:
@@ -49,7 +49,7 @@ def serial_at(site: AgentSite) -> str:
     ):
         certificate = connection.getpeercert(binary_form=True)
     assert certificate is not None
-    return peer_of_certificate(certificate).serial
+    return peer_of(parse_certificate(certificate)).serial
 
 
 def test_where_it_cannot_listen_all_stays_as_it_was(site: AgentSite) -> None:

@@ -69,13 +69,6 @@ def test_the_connections_of_a_job_share_its_bandwidth():
         first.take(100_000)
         second.take(50_000)
     assert time.monotonic() - started >= 0.75 - 0.25 - 0.01
-    first.limit(0)
-    first.limit(50_000_000)
-    started = time.monotonic()
-    first.take(1_250_000)
-    # A client may slow itself down, never free itself of the daemon's limit.
-    assert time.monotonic() - started >= 0.9
-    first.limit(1)
     waiting = threading.Thread(target=lambda: first.take(1_000_000_000))
     waiting.start()
     stopped.set()
@@ -83,14 +76,12 @@ def test_the_connections_of_a_job_share_its_bandwidth():
     assert not waiting.is_alive()
 
 
-def test_a_client_slows_itself_down(make_daemon):
-    daemon = make_daemon()
+def test_an_agent_gets_no_more_than_the_bandwidth_of_its_job(make_daemon):
+    daemon = make_daemon(limits=StorageLimits(bytes_per_second=400_000))
     new_repository(daemon.local())
     agent, sibling = daemon.agent("web1", job="run"), daemon.agent("web1", job="run")
-    agent.limit_bandwidth(400_000)
     data = daemon.object_of("web1", bytes(300_000))
     sibling.put("packs", object_name(data), data)
     started = time.monotonic()
-    sibling.get("packs", object_name(data))
+    agent.get("packs", object_name(data))
     assert time.monotonic() - started >= 0.4
-    agent.limit_bandwidth(0)

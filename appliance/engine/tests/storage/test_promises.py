@@ -9,14 +9,12 @@ from kit.tiny_backup import PASSPHRASE, back_up, new_repository, read_back
 from strongroom.base import clock
 from strongroom.base.errors import ConnectionLostError, LeaseError, RightError, StrongroomError
 from strongroom.base.progress import NullProgress
-from strongroom.engine.content.digests import object_name
 from strongroom.engine.prune.forget import ForgetOptions, forget
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.stores.local import LocalStore
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.client import LARGEST_ANSWER_BYTES
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
-from strongroom.storage.accounts import JobBandwidth
 from strongroom.storage.settings import StorageLimits
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
@@ -132,46 +130,6 @@ def test_a_raised_minimum_retention_holds_for_connections_that_are_open(make_dae
     with pytest.raises(RightError, match="Minimum Retention"):
         local.delete("snapshots", snapshot.id)
     repository.close()
-
-
-def in_thread(work):
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    return thread
-
-
-def test_a_limit_that_was_lifted_holds_nobody_up(daemon, appliance):
-    agent = daemon.agent("web1", job="a")
-    data = daemon.object_of("web1", os.urandom(1 << 20))
-    name = object_name(data)
-    publish(agent, "packs", name, data)
-    agent.limit_bandwidth(4096)
-    reading = in_thread(lambda: agent.get("packs", name))
-    # The burst is over when this one waits; four minutes would go by.
-    reading.join(1.0)
-    assert reading.is_alive()
-    daemon.agent("web1", job="a").limit_bandwidth(0)
-    reading.join(30)
-    assert not reading.is_alive()
-
-
-def test_a_limit_is_never_so_low_that_a_thread_is_held_for_days():
-    bandwidth = JobBandwidth(0, threading.Event())
-    bandwidth.limit(1)
-    taking = in_thread(lambda: bandwidth.take(2048))
-    taking.join(30)
-    assert not taking.is_alive()
-
-
-def test_nobody_frees_itself_of_the_daemons_limit_by_setting_one_again_and_again():
-    bandwidth = JobBandwidth(100_000, threading.Event())
-    ended = threading.Event()
-    taking = in_thread(lambda: (bandwidth.take(200_000), ended.set()))
-    started = clock.elapsed_seconds()
-    while not ended.wait(0.01):
-        bandwidth.limit(0)
-    taking.join(30)
-    assert clock.elapsed_seconds() - started > 1.5
 
 
 def test_the_daemon_lives_on_when_no_thread_can_be_started(daemon, appliance, monkeypatch):

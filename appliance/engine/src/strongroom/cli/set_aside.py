@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from strongroom.cli.terminal import Terminal
 from strongroom.engine.repository.object_owners import ObjectOwners
+from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import SetAside, set_aside_text
-
-if TYPE_CHECKING:
-    from strongroom.engine.repository.repository import Repository
 
 
 def set_aside_lines(set_aside: SetAside, repository: Repository) -> list[str]:

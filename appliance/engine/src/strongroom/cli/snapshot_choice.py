@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from strongroom.engine.repository.listing.reader import Listing
     from strongroom.engine.repository.repository import Repository
 
-ROOT = b""
-
 
 def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:
     """Give `parser` the options that filter snapshots."""

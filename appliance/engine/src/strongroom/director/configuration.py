@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from strongroom.base.errors import UsageError
 from strongroom.config.language.diagnostics import Diagnostics
@@ -25,9 +25,7 @@ from strongroom.director.context import DirectorContext
 from strongroom.director.repositories.access import Repositories, RepositoryAccess
 from strongroom.director.results.status import Reload
 from strongroom.director.schedule.year import plan_year
-
-if TYPE_CHECKING:
-    from strongroom.net.identities.identity import Identity
+from strongroom.net.identities.identity import Identity
 
 # Fields of the director's settings -> the directives that they come from.
 _DIRECTIVES: Final = {

@@ -13,10 +13,6 @@ from strongroom.storage.settings import StorageLimits
 
 # A job may be this far ahead of its bandwidth: makes up for short pauses.
 _BURST_SECONDS = 0.25
-# The lowest limit a client may set: a lower one would block the connection's thread for days.
-_LEAST_BYTES_PER_SECOND = 4096
-# How soon waiting threads notice a changed limit.
-_LOOK_SECONDS = 0.5
 # File systems are made with one inode for this many bytes, so a quota of bytes is one of objects
 # too; however small it is, some objects may be there.
 _OBJECT_BYTES = 16 << 10
@@ -96,8 +92,7 @@ class JobBandwidth:
     """A token bucket, shared by the connections of one job."""
 
     def __init__(self, bytes_per_second: int, stopped: threading.Event) -> None:
-        """`bytes_per_second`: the daemon's limit, which clients cannot exceed; 0: no limit."""
-        self._greatest = bytes_per_second
+        """`bytes_per_second`: the daemon's limit; 0: no limit."""
         self._rate = bytes_per_second
         self._stopped = stopped
         self._lock = threading.Lock()
@@ -106,38 +101,18 @@ class JobBandwidth:
         # When the job last sent a request, on any connection.
         self.used_at = self._free_at
 
-    def limit(self, bytes_per_second: int) -> None:
-        """Change the limit, up to the daemon's; 0: to the daemon's."""
-        with self._lock:
-            wanted = bytes_per_second
-            wanted = max(wanted, _LEAST_BYTES_PER_SECOND) if wanted > 0 else 0
-            if wanted and self._greatest:
-                wanted = min(wanted, self._greatest)
-            now = clock.elapsed_seconds()
-            # The debt stays: otherwise a client could evade the daemon's limit by changing its own.
-            owed_bytes = max(0.0, self._free_at - now) * self._rate
-            self._rate = wanted or self._greatest
-            self._free_at = now + (owed_bytes / self._rate if self._rate else 0.0)
-
     def take(self, size_bytes: int) -> None:
-        """Return when `size_bytes` may have passed under the current limit, or at the end."""
+        """Return when `size_bytes` may have passed, or when the daemon stops."""
+        if not self._rate:
+            return
         with self._lock:
-            if not self._rate:
-                return
             now = clock.elapsed_seconds()
-            rate = self._rate
-            self._free_at = max(self._free_at, now - _BURST_SECONDS) + size_bytes / rate
-            until = self._free_at
-        while (wait_seconds := until - clock.elapsed_seconds()) > 0:
-            if self._stopped.wait(min(wait_seconds, _LOOK_SECONDS)):
-                return
-            with self._lock:
-                if not self._rate:
-                    return
-                if self._rate != rate:
-                    now = clock.elapsed_seconds()
-                    until = now + (until - now) * rate / self._rate
-                    rate = self._rate
+            earliest = now - _BURST_SECONDS
+            self._free_at = max(self._free_at, earliest) + size_bytes / self._rate
+            wait_seconds = self._free_at - now
+        # Outside the lock: each connection of the job waits for its own turn.
+        if wait_seconds > 0:
+            self._stopped.wait(wait_seconds)
 
 
 class Bandwidths:

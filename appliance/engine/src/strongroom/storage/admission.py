@@ -43,8 +43,6 @@ _REQUESTS: Final = {
     "vouch": frozenset((FrameType.VOUCH, FrameType.OWNERS, FrameType.FALSE)),
     "metrics": frozenset((FrameType.METRICS,)),
 }
-# Anyone who may do anything may do it more slowly.
-_ANYBODYS: Final = frozenset((FrameType.LIMIT,))
 AGENT_VERBS: Final = frozenset(("list", "read", "add"))
 DIRECTOR_VERBS: Final = frozenset(_REQUESTS)
 READING_VERBS: Final = frozenset(("list", "read"))
@@ -81,7 +79,7 @@ class Admission:
 
 def requests_of(verbs: frozenset[str]) -> frozenset[FrameType]:
     """The requests that somebody with these verbs may send."""
-    return _ANYBODYS.union(*(_REQUESTS[verb] for verb in verbs))
+    return frozenset().union(*(_REQUESTS[verb] for verb in verbs))
 
 
 def _has(names: frozenset[str], name: str) -> bool:

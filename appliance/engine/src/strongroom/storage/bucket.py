@@ -15,7 +15,9 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
+
+from typing_extensions import Buffer
 
 from strongroom.base.errors import (
     ObjectMissingError,
@@ -24,17 +26,13 @@ from strongroom.base.errors import (
     UsageError,
 )
 from strongroom.engine.repository.configuration import decode_config
+from strongroom.engine.stores.object_lock import LockRule
 from strongroom.engine.stores.place import BucketLocation, place_of
 from strongroom.engine.stores.s3_client import S3Client
 from strongroom.engine.stores.s3_store import S3Store
+from strongroom.engine.stores.servable import Space, WritingWay
+from strongroom.engine.stores.store import Kind
 from strongroom.net.storage.protocol import LARGEST_PART_BYTES
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from strongroom.engine.stores.object_lock import LockRule
-    from strongroom.engine.stores.servable import Space, WritingWay
-    from strongroom.engine.stores.store import Kind
 
 # Smaller objects need no file.
 _IN_MEMORY_BYTES: Final = 1 << 20

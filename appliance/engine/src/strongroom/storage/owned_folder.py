@@ -8,13 +8,14 @@ through this gets no entry: it is the keeper's own.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from strongroom.base.errors import ObjectMissingError
 from strongroom.engine.stores.local import LocalStore, OpenFile
-from strongroom.engine.stores.store import KINDS
+from strongroom.engine.stores.servable import ServableStore
+from strongroom.engine.stores.store import KINDS, Kind, ObjectInfo
 from strongroom.net.storage.protocol import DIGESTED_KINDS
 from strongroom.storage.owner_list import (
     FALSE,
@@ -25,12 +26,6 @@ from strongroom.storage.owner_list import (
     owner_list_path,
 )
 from strongroom.storage.uploads import CLIENT_END, CLIENT_KINDS, CLIENT_START
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from strongroom.engine.stores.servable import ServableStore
-    from strongroom.engine.stores.store import Kind, ObjectInfo
 
 
 def open_folder(path: str) -> LocalStore:

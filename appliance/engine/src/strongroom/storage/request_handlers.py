@@ -95,7 +95,6 @@ class RequestHandlers:
             FrameType.SYNC: self._sync,
             FrameType.PREPARE: self._prepare,
             FrameType.REMOVE_ABANDONED: self._remove_abandoned,
-            FrameType.LIMIT: self._limit,
             FrameType.UNVERIFIED: self._unverified,
             FrameType.VOUCH: self._vouch,
             FrameType.METRICS: self._metrics,
@@ -191,9 +190,6 @@ class RequestHandlers:
         # Uploads of open connections are locked, those of closed ones were removed already.
         local = self._rights.role == "local"
         return self._store.remove_abandoned() if local else 0
-
-    def _limit(self, frame: Frame) -> None:
-        self._bandwidth.limit(decode(frame.header, int))
 
     def _unverified(self, frame: Frame) -> None:
         kind: Kind = decode(frame.header, Kind)  # type: ignore[arg-type]

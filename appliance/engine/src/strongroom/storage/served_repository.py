@@ -202,7 +202,7 @@ class ServedRepository:
         try:
             owner_list = self._open_owner_list(store)
             time = TrustedClock(self.name, os.path.join(self.folder, FOLDER) if is_own else None)
-            self.abandoned = store.remove_abandoned()
+            store.remove_abandoned()
             entered = 0
             for kind in KINDS if is_own else ():
                 entered += self._reconcile(owner_list, store, kind)

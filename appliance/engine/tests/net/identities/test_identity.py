@@ -33,7 +33,7 @@ from strongroom.net.identities.identity import (
     store_identity,
     verify_signature,
 )
-from strongroom.net.identities.peer import ROLES, check_name, peer_of, peer_of_certificate
+from strongroom.net.identities.peer import ROLES, check_name, parse_certificate, peer_of
 from strongroom.net.identities.revocation_list import parse_list
 from strongroom.net.identities.trust import Trust, authority_with_fingerprint, fingerprint, roots_of
 
@@ -52,7 +52,7 @@ def renewed(house):
 def test_an_identity_says_who_it_is(shared_house):
     agent = Identity.load(os.fsencode(shared_house.folder / "web1"))
     assert (agent.name, agent.role) == ("web1", "agent")
-    assert agent.peer == peer_of_certificate(agent.certificate_der)
+    assert agent.peer == peer_of(parse_certificate(agent.certificate_der))
     lifetime = agent.not_after - datetime.fromtimestamp(clock.now_ns() / 1e9, UTC)
     assert 29 < lifetime.total_seconds() / 86400 <= 30
     assert stat.S_IMODE(os.stat(agent.key_path).st_mode) == 0o600
@@ -116,7 +116,7 @@ def test_every_name_comes_back_out_of_its_certificate(root, name, role):
 @given(st.binary(max_size=300))
 def test_bytes_that_are_no_certificate_are_refused(noise):
     with pytest.raises(PeerRefusedError):
-        peer_of_certificate(noise)
+        parse_certificate(noise)
 
 
 @settings(max_examples=400)
@@ -132,7 +132,7 @@ def test_a_changed_certificate_request_or_list_is_refused(shared_house, place, c
         signed = x509.load_der_x509_certificate(der).tbs_certificate_bytes
         assert signed == whole.tbs_certificate_bytes
     with contextlib.suppress(PeerRefusedError):
-        peer_of_certificate(der)
+        peer_of(parse_certificate(der))
     request = certificate_request(shared_house.agent.key_pem, "web1")
     changed = mutated_pem(request, "CERTIFICATE REQUEST", place, change, more)
     with contextlib.suppress(PeerRefusedError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import codecs
 import stat
-from typing import TYPE_CHECKING
 
 from strongroom.base.errors import (
     EXIT_DONE,
@@ -24,12 +23,10 @@ from strongroom.cli.snapshot_choice import (
     shown_path,
 )
 from strongroom.cli.terminal import Terminal
+from strongroom.engine.inspect.file_content import FileContent, PartReader
 from strongroom.engine.repository.listing.reader import Listing
 from strongroom.engine.rows.rows import UNREADABLE
 from strongroom.engine.rows.views import RowView
-
-if TYPE_CHECKING:
-    from strongroom.engine.inspect.file_content import FileContent, PartReader
 
 EPILOG = """\
 examples:

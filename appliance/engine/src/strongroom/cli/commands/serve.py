@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import os
-from typing import TYPE_CHECKING
 
 from strongroom.base.errors import EXIT_DONE, UsageError
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import argparse
 
 from strongroom.base.errors import UsageError
 from strongroom.cli.commands.rewrite import add_choice, replace_chosen
-
-if TYPE_CHECKING:
-    import argparse
-
-    from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
 examples:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from strongroom.cli.measure.profile import Profile
 from strongroom.cli.measure.verdict import Prediction, backup_prediction
-
-if TYPE_CHECKING:
-    from strongroom.cli.measure.profile import Profile
 
 _MEGA = 1e6
 # Within this factor the model is good enough.

@@ -16,12 +16,10 @@ machine (docs/guides/tune.md says how well they predict others).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from strongroom.cli.measure.profile import Profile, Tree
 from strongroom.engine.content.ciphers import AES_256_GCM, CIPHER_NAMES
-
-if TYPE_CHECKING:
-    from strongroom.cli.measure.profile import Profile, Tree
 
 Stage = Literal["disk", "processor", "network"]
 Work = Literal["full", "incremental", "image", "backup"]

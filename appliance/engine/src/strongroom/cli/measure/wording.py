@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from strongroom.cli.measure.profile import (
-        AttributeKind,
-        Iperf3Profile,
-        Machine,
-        NetworkProfile,
-        Tree,
-    )
+from strongroom.cli.measure.profile import (
+    AttributeKind,
+    Iperf3Profile,
+    Machine,
+    NetworkProfile,
+    Tree,
+)
 
 # Processor flags, of x86 and of ARM.
 _OF_AES: Final = ("aes", "vaes")

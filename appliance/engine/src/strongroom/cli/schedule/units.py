@@ -14,13 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from string import Template
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strongroom.base.errors import OperatingSystemError
 from strongroom.base.printable import printable
-
-if TYPE_CHECKING:
-    from strongroom.cli.schedule.machine import ScheduledMachine
+from strongroom.cli.schedule.machine import ScheduledMachine
 
 NAME: Final = "strongroom-backup"
 SERVICE: Final = f"{NAME}.service"

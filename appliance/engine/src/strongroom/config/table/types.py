@@ -51,8 +51,6 @@ def _frozen(row: dict[str, Any]) -> dict[str, Any]:
 
 _table: dict[str, Any] = read_table("types.json")
 VALUE_TYPES: Final = {name: ValueType(**_frozen(row)) for name, row in _table["types"].items()}
-# Type of a directive -> its words.
-KEYWORDS: Final = {name: one.words for name, one in VALUE_TYPES.items() if one.words}
 # Option of a FileSet -> its words; those with their own rule are in fileset_options.
 OPTION_KEYWORDS: Final[dict[str, tuple[str, ...]]] = _frozen(_table["options"])
 # Option -> words that only Strongroom knows.

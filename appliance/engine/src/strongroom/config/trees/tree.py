@@ -69,9 +69,6 @@ class Verbatim:
     blank_before: bool = False
 
 
-Item = Directive | Comment | Verbatim
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Block:
     """A resource, or a block within one. `items` holds Directives, in layout mode more.

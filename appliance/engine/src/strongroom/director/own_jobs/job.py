@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,6 +31,7 @@ from strongroom.director.repositories.access import (
     open_place,
     read_passphrase,
 )
+from strongroom.engine.prune.prune_options import PruneReport
 from strongroom.engine.repository.object_owners import ObjectOwners
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import SetAside, set_aside_text
@@ -38,9 +39,6 @@ from strongroom.engine.stores.capabilities import KeepsJudgements, found_false
 from strongroom.net.control.messages import RunEnded
 from strongroom.service.job_process.program import JobInput, JobOutput, give_way, run_program
 from strongroom.service.job_process.retry import persist
-
-if TYPE_CHECKING:
-    from strongroom.engine.prune.prune_options import PruneReport
 
 
 def _do(job: OwnJobDescription, job_input: JobInput, output: JobOutput) -> RunEnded:

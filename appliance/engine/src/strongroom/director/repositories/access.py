@@ -20,7 +20,6 @@ import logging
 import os
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,18 +30,17 @@ from strongroom.base.errors import (
     UsageError,
     WrongKeyError,
 )
-from strongroom.director.catalog.storable import plain_columns
-from strongroom.director.shown_text import shown
-from strongroom.engine.repository.repository import Repository
-from strongroom.engine.stores.place import RemoteLocation, place_of
 
-if TYPE_CHECKING:
-    # Job processes import this module: they need neither the configuration nor what the API shows.
-    from strongroom.config.settings.storage import StorageSettings
-    from strongroom.director.results.snapshots import Snapshot
-    from strongroom.engine.repository.keys.roles import Key
-    from strongroom.engine.repository.snapshots import Snapshot as StoredSnapshot
-    from strongroom.engine.stores.store import Store
+# Job processes import this module: they need neither the configuration nor what the API shows.
+from strongroom.config.settings.storage import StorageSettings
+from strongroom.director.catalog.storable import plain_columns
+from strongroom.director.results.snapshots import Snapshot
+from strongroom.director.shown_text import shown
+from strongroom.engine.repository.keys.roles import Key
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import Snapshot as StoredSnapshot
+from strongroom.engine.stores.place import RemoteLocation, place_of
+from strongroom.engine.stores.store import Store
 
 _LONGEST_PASSPHRASE_BYTES = 4096
 _MODE_OF_OTHERS = 0o007

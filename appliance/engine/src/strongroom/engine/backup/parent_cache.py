@@ -23,7 +23,7 @@ import errno
 import os
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 import msgspec
 from blake3 import blake3
@@ -34,13 +34,11 @@ from strongroom.base.errors import DamageError, UnknownFormatError
 from strongroom.engine.content.ciphers import open_object, preferred_cipher, seal_object
 from strongroom.engine.content.codecs import Compressor, decompress, parse_compression
 from strongroom.engine.repository.cache_folder import keep_to_limit, local_key
+from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.snapshots import (
     PageReference,
     Snapshot,
 )
-
-if TYPE_CHECKING:
-    from strongroom.engine.repository.repository import Repository
 
 # Size limit of one listing; a million files need about 20 MB.
 LISTING_BYTES_LIMIT: Final = 1 << 30

@@ -17,10 +17,11 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 from strongroom.base.printable import flush_standard_streams
 from strongroom.base.progress import NullProgress, Progress
+from strongroom.engine.backup.own_repository import OwnRepository
 from strongroom.engine.backup.wide_directory import WIDE_DIRECTORY_ROWS
 from strongroom.engine.filesets.exclusions import Selection
 from strongroom.engine.filesets.resolve import ResolvedFileSet
@@ -36,9 +37,6 @@ from strongroom.engine.scan.directory import (
     without_failures,
 )
 from strongroom.sources.source import Problem
-
-if TYPE_CHECKING:
-    from strongroom.engine.backup.own_repository import OwnRepository
 
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Larger files may be so large only by their holes, and one of them may outweigh all else.

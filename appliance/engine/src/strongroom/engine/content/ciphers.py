@@ -20,15 +20,13 @@ from __future__ import annotations
 
 import hmac
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from blake3 import blake3
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.base.errors import DamageError, UnknownFormatError, UsageError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 NONE = 0
 AES_256_GCM = 1

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from blake3 import blake3
+from typing_extensions import Buffer
 
 from strongroom.base.errors import UsageError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 CHUNK_ID_SIZE = 24
 BLOCK_ID_SIZE = 24

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -46,11 +46,9 @@ from strongroom.engine.repository.snapshots import (
 from strongroom.engine.rows.entry_counts import count_entries
 from strongroom.engine.rows.rows import COLUMN_COUNT, MODE, Rows, join_rows, kind_name, slice_rows
 from strongroom.engine.rows.views import join_path
+from strongroom.engine.scan.patterns import Patterns
 from strongroom.engine.writing.listing import ListingWriter
 from strongroom.engine.writing.new_packs import NewPacks
-
-if TYPE_CHECKING:
-    from strongroom.engine.scan.patterns import Patterns
 
 # The mark of a snapshot that was rewritten while the one it was made from stays.
 REWRITE_TAG: Final = "rewrite"

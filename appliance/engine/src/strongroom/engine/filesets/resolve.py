@@ -76,7 +76,6 @@ def _command(text: str, parts: list[str], *, allow_commands: bool) -> Source:
     )
 
 
-_LIST_BYTES_LIMIT: Final = 64 << 20
 _MOST_NAMED: Final = 3
 _ON_AGENT: Final = ("\\<", "\\|")
 

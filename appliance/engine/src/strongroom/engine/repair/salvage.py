@@ -8,9 +8,10 @@ block id and slot.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from typing_extensions import Buffer
 
 from strongroom.base.errors import DamageError, StoreError, UnknownFormatError
 from strongroom.engine.check.packs import open_entry
@@ -34,9 +35,6 @@ from strongroom.engine.repository.packs import (
     read_footer,
 )
 from strongroom.engine.repository.repository import Repository
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _CHUNK_ID = np.dtype((np.void, CHUNK_ID_SIZE))
 

@@ -14,7 +14,7 @@ there are "lock_seconds": N, "lock_mode": "governance" or "compliance".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -33,9 +33,7 @@ from strongroom.engine.repository.keys.roles import (
 from strongroom.engine.repository.keys.wrapping import unwrap_key
 from strongroom.engine.stores.at_once import read_each
 from strongroom.engine.stores.object_lock import LockRule
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Store
+from strongroom.engine.stores.store import Store
 
 VERSION = 1
 LOCK_VERSION = 2

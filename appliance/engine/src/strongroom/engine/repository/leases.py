@@ -37,7 +37,7 @@ import os
 import struct
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 import msgspec
 
@@ -56,9 +56,7 @@ from strongroom.engine.content.ciphers import open_object, seal_object
 from strongroom.engine.repository.keys.owners import CLIENT_ID_SIZE
 from strongroom.engine.repository.keys.roles import Key, required_appliance_key
 from strongroom.engine.stores.capabilities import Series
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Store
+from strongroom.engine.stores.store import Store
 
 RENEWAL_SECONDS = 60.0
 EXPIRY_SECONDS = 1800.0

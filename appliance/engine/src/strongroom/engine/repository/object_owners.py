@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from strongroom.base.errors import ObjectMissingError, StoreError
 from strongroom.engine.repository.keys.owners import CLIENT_ID_SIZE, SHARED
+from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import SetAside
-
-if TYPE_CHECKING:
-    from strongroom.engine.repository.repository import Repository
-    from strongroom.engine.stores.store import Kind, Store
+from strongroom.engine.stores.store import Kind, Store
 
 # Each begins with its magic, version and flags, and then the owner.
 _OWNER_AT: Final = 8

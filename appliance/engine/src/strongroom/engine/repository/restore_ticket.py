@@ -22,7 +22,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -70,9 +70,7 @@ from strongroom.engine.rows.rows import (
     part_starts,
 )
 from strongroom.engine.rows.views import join_path, path_key, split_path
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Store
+from strongroom.engine.stores.store import Store
 
 _MAGIC: Final = b"SRTK\1"
 _HEAD: Final = struct.Struct("<5s16sI")

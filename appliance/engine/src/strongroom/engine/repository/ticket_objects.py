@@ -16,7 +16,7 @@ ended. No other object refers to a ticket: check, copy and the marking of prune 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -31,9 +31,7 @@ from strongroom.engine.content.ciphers import (
 )
 from strongroom.engine.content.digests import object_name
 from strongroom.engine.repository.restore_ticket import LARGEST_TICKET_BYTES
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Store
+from strongroom.engine.stores.store import Store
 
 # How long the grant to fetch one may be used.
 GRANT_SECONDS: Final = 24 * 3600

@@ -8,14 +8,12 @@ something wanted are *passed*: they are created only if something in them is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from strongroom.engine.repository.listing.reader import Listing
 from strongroom.engine.rows.rows import Rows, slice_rows
 from strongroom.engine.rows.views import join_path, path_key, split_path
 from strongroom.engine.scan.patterns import Patterns
-
-if TYPE_CHECKING:
-    from strongroom.engine.repository.listing.reader import Listing
 
 LEFT_OUT: Final = 0
 WANTED: Final = 1

@@ -10,15 +10,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from strongroom.base.errors import EXIT_DONE, EXIT_INCOMPLETE, DamageError
-
-if TYPE_CHECKING:
-    from strongroom.engine.restore.scope import Spared
-    from strongroom.engine.restore.target import WhereRules
-    from strongroom.engine.scan.patterns import Patterns
-    from strongroom.engine.scan.privileges import Privilege
+from strongroom.engine.restore.scope import Spared
+from strongroom.engine.restore.target import WhereRules
+from strongroom.engine.scan.patterns import Patterns
+from strongroom.engine.scan.privileges import Privilege
 
 MOST_DEFAULT_PROCESSES: Final = 4
 

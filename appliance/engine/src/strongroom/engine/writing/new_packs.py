@@ -7,7 +7,9 @@ without an index, which the next job of the client adopts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from typing_extensions import Buffer
 
 from strongroom.engine.content.ciphers import BLOCK_OVERHEAD_SIZE
 from strongroom.engine.repository.block_columns import BlockColumns
@@ -15,9 +17,6 @@ from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.packs import HEADER_SIZE, PackFooter
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.writing.pack_lanes import OpenPack
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 # An index is written whenever packs hold so many chunks: this bounds the footers in memory, and a
 # job that resumes after an interruption has fewer of them to read.

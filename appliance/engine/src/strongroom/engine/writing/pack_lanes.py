@@ -21,7 +21,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
+
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.base.errors import CancelledError
@@ -29,9 +31,6 @@ from strongroom.engine.content.codecs import Compression, Compressor
 from strongroom.engine.repository.packs import KIND_DATA, PackFooter
 from strongroom.engine.writing.stages import COMPRESS, QUEUE, STORE, StageTimes
 from strongroom.engine.writing.store_pace import BlockQueue, StorePace, Waiting
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 OPEN_PACKS: Final = 2
 FINISHED_AT_ONCE: Final = 4

@@ -19,12 +19,11 @@ from __future__ import annotations
 import socket
 import struct
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from typing_extensions import Buffer
 
-    from strongroom.net.identities.peer import Peer
+from strongroom.net.identities.peer import Peer
 
 ChannelMode = Literal["off", "tls", "ktls", "local", "ssh"]
 

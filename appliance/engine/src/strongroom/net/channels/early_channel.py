@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.base.errors import ConnectionLostError
 from strongroom.net.channels.channel import Channel
 from strongroom.net.channels.greeting import receive_greeting
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 
 class EarlyChannel(Channel):

@@ -10,15 +10,13 @@ import os
 import socket
 import struct
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
 
 from strongroom.base.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels.channel import Security
 from strongroom.net.channels.plain_stream import PlainChannel, byte_view
 from strongroom.net.identities.peer import LOCAL_ROLE, Peer
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _CREDENTIALS = struct.Struct("3i")
 SECURITY = Security(mode="local")

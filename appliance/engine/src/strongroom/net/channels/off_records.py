@@ -14,18 +14,14 @@ from __future__ import annotations
 import hmac
 import socket
 import struct
-from typing import TYPE_CHECKING
 
 from blake3 import blake3
+from typing_extensions import Buffer
 
 from strongroom.base.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels.channel import Security
 from strongroom.net.channels.plain_stream import PlainChannel, byte_view, ended
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from strongroom.net.identities.peer import Peer
+from strongroom.net.identities.peer import Peer
 
 KEY_SIZE = 32
 TAG_SIZE = 16

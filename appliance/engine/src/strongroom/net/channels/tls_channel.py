@@ -15,7 +15,8 @@ import select
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
 
 from strongroom.base.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels.channel import Channel, Security, wake
@@ -23,9 +24,6 @@ from strongroom.net.channels.liveness import PeerWatch
 from strongroom.net.channels.plain_stream import byte_view, ended, lost
 from strongroom.net.channels.tls_contexts import forget_errors
 from strongroom.net.identities.peer import Peer
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 # The size of one record: smaller parts are joined rather than sent one by one.
 _RECORD_BYTES = 16 << 10

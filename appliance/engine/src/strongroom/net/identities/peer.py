@@ -184,11 +184,6 @@ def renewal_due_at(certificate: Certificate) -> datetime:
     return issued + (certificate.not_valid_after_utc - issued) * 2 / 3
 
 
-def peer_of_certificate(der: bytes) -> Peer:
-    """The same of a certificate's bytes (DER), as an SSL socket gives them."""
-    return peer_of(parse_certificate(der))
-
-
 def malformed() -> tuple[type[Exception], ...]:
     """What cryptography raises for a certificate, request or list that is not in our form."""
     from cryptography import x509

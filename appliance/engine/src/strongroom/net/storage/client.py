@@ -15,7 +15,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.base.errors import (
@@ -26,6 +28,8 @@ from strongroom.base.errors import (
     StrongroomError,
     error_named,
 )
+from strongroom.engine.stores.shared_counts import Traffic
+from strongroom.net.channels.channel import Channel, Security
 from strongroom.net.storage.frames import FLAG_MORE, START_SIZE, decode_start, encode_start
 from strongroom.net.storage.protocol import (
     PROTOCOL_VERSION,
@@ -36,12 +40,6 @@ from strongroom.net.storage.protocol import (
     decode,
     encode,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from strongroom.engine.stores.shared_counts import Traffic
-    from strongroom.net.channels.channel import Channel, Security
 
 MOST_IN_FLIGHT: Final = 64
 # The longest answer accepted: bounds the memory that a hostile daemon can make us use.

@@ -11,12 +11,11 @@ Anything invalid raises ProtocolError, and the connection can't be used any more
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+from typing_extensions import Buffer
 
 from strongroom.base.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 LARGEST_FRAME_BYTES: Final = 9 << 20
 LARGEST_HEADER_BYTES: Final = 0xFFFF
@@ -88,19 +87,6 @@ def decode_start(raw: Buffer) -> FrameStart:
     if flags & ~FLAG_MORE:
         raise ProtocolError(f"a frame has unknown flags ({flags:#x})")
     return FrameStart(frame_type, flags, request_id, header_size, payload_size)
-
-
-def decode_frame(raw: Buffer) -> Frame:
-    """The one frame in `raw`. Raises ProtocolError."""
-    view = memoryview(raw).cast("B")
-    if len(view) < START_SIZE:
-        raise ProtocolError("a frame is truncated")
-    start = decode_start(view[:START_SIZE])
-    if len(view) != START_SIZE + start.header_size + start.payload_size:
-        raise ProtocolError(f"a frame has {len(view)} bytes and says otherwise")
-    payload_at = START_SIZE + start.header_size
-    header = bytes(view[START_SIZE:payload_at])
-    return Frame(start.type, start.flags, start.request_id, header, view[payload_at:])
 
 
 class FrameReader:

@@ -15,7 +15,7 @@ HELLO   Hello           -> Welcome       the identity was established by the cha
     DATA    UploadData, some bytes of an object that is streamed; the first begins it
     COMMIT  CommitUpload    -> whether the name was free
     ABORT   upload number
-    DELETE  ObjectName, SYNC, PREPARE, REMOVE_ABANDONED, LIMIT bytes a second of this job
+    DELETE  ObjectName, SYNC, PREPARE, REMOVE_ABANDONED
     UNVERIFIED kind            -> PARTs: msgpack of names that the appliance has not verified
     FALSE   kind            -> PARTs: msgpack of names that were found false
     VOUCH   Verdicts        the appliance's verdict on objects: verified, or false
@@ -68,7 +68,6 @@ class FrameType(enum.IntEnum):
     SYNC = 10
     PREPARE = 11
     REMOVE_ABANDONED = 12
-    LIMIT = 13
     UNVERIFIED = 14
     VOUCH = 15
     METRICS = 16

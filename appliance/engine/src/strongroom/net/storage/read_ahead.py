@@ -11,7 +11,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.base.errors import StrongroomError
@@ -19,9 +21,6 @@ from strongroom.engine.stores.at_once import await_end
 from strongroom.engine.stores.store import Kind, ObjectInfo
 from strongroom.net.storage.client import Request, StorageAnswer, StorageClient
 from strongroom.net.storage.protocol import FrameType, ObjectName, ObjectPart, encode
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 # Requests that usually follow another one are sent right behind it, to save round trips.
 #

@@ -225,10 +225,6 @@ class RemoteStore:
         """Set what shared packs hold in place of a client; only on the daemon's own machine."""
         self.change(FrameType.CHARGE, SharedCharge(client_id, size_bytes))
 
-    def limit_bandwidth(self, bytes_per_second: int) -> None:
-        """Limit all connections of this job together; 0: the daemon's limit."""
-        self.client().ask(FrameType.LIMIT, bytes_per_second)
-
     def metrics(self) -> str:
         """The daemon's metrics in Prometheus' format; only on its own machine."""
         return self.client().ask(FrameType.METRICS, None).payload().decode()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from typing_extensions import Buffer
 
 from strongroom.base.errors import ConnectionLostError
 from strongroom.engine.stores.store import Kind
+from strongroom.net.storage.client import StorageAnswer, StorageClient
 from strongroom.net.storage.protocol import (
     DIGESTED_KINDS,
     UPLOAD_PART_BYTES,
@@ -17,11 +20,6 @@ from strongroom.net.storage.protocol import (
     UploadData,
     decode,
 )
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from strongroom.net.storage.client import StorageAnswer, StorageClient
 
 # Pieces that are smaller are gathered: a frame costs two system calls at either end.
 _GATHERED_BYTES: Final = 256 << 10

@@ -171,7 +171,6 @@ def _entries(folder: bytes, device: int) -> _Entries:
 
 
 Backup = Literal["first", "unchanged", "both"]
-BACKUPS: Final = ("first", "unchanged", "both")
 
 
 class MeasuredRuns:

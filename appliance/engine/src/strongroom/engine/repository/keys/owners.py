@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from typing_extensions import Buffer
 
 from strongroom.base.errors import DamageError, KeyRightError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 # How keys follow from secrets: HKDF-SHA256, X25519, Ed25519.
 

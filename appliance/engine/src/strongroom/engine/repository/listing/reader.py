@@ -12,15 +12,13 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from operator import is_
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from strongroom.base.errors import DamageError
 from strongroom.engine.repository.listing.page import decode_page, page_key
+from strongroom.engine.repository.snapshots import PageReference, Snapshot
 from strongroom.engine.rows.rows import UNREADABLE, Buffer, Rows, slice_rows
 from strongroom.engine.rows.views import RowReader, RowView, path_key, split_path
-
-if TYPE_CHECKING:
-    from strongroom.engine.repository.snapshots import PageReference, Snapshot
 
 
 class ChunkReader(Protocol):
