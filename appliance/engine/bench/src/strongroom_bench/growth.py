@@ -21,16 +21,30 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+import zstandard
 
-from strongroom.engine.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE, OBJECT_NAME_SIZE
+from strongroom.engine.content.codecs import ZSTD
+from strongroom.engine.content.digests import (
+    BLOCK_ID_SIZE,
+    CHUNK_ID_SIZE,
+    OBJECT_NAME_SIZE,
+    block_id,
+    chunk_id,
+    ids_and_lengths,
+)
 from strongroom.engine.repository.block_columns import BlockColumns
 from strongroom.engine.repository.keys.wrapping import Argon2Cost
-from strongroom.engine.repository.packs import KIND_DATA, PackFooter
+from strongroom.engine.repository.listing.page import encode_page
+from strongroom.engine.repository.listing.page_builder import PageBuilder
+from strongroom.engine.repository.packs import KIND_DATA, KIND_LISTING, PackFooter
 from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.snapshots import PageReference, Snapshot, write_snapshot
+from strongroom.engine.rows.rows import new_rows
 from strongroom.engine.stores.local import LocalStore
 
 if TYPE_CHECKING:
@@ -38,6 +52,7 @@ if TYPE_CHECKING:
 
 PASSWORD: Final = "benchmark only"
 _HOST: Final = "growth"
+_DIRECTORY: Final = b"data"
 _OBJECT_CHUNKS: Final = 100_000
 _MIB: Final = 1 << 20
 # Runs a command of ours, and writes what it read of the store into a file.
@@ -84,14 +99,53 @@ class Cost(NamedTuple):
 
 
 def fill(repository: Repository, shape: Shape, chunk_count: int) -> None:
-    """Index objects of so many chunks more, and their packs, without content."""
+    """Index objects of so many chunks more, their packs without content, and their snapshots."""
     packs_of_object = max(1, _OBJECT_CHUNKS // (shape.chunks * shape.blocks))
     left = chunk_count
     while left > 0:
         count = min(packs_of_object, -(-left // (shape.chunks * shape.blocks)))
         footers = [_pack(repository, shape) for _ in range(count)]
-        repository.write_index(footers)
+        listing, pages = _listing(repository, shape, footers)
+        repository.write_index([*footers, listing])
+        paths = (_DIRECTORY + b"/%d" % left,)
+        snapshot = Snapshot(host=_HOST, paths=paths, start_ns=1, end_ns=1, pages=tuple(pages))
+        write_snapshot(repository.store, repository.writer, snapshot, repository.cipher)
         left -= count * shape.chunks * shape.blocks
+
+
+def _listing(
+    repository: Repository, shape: Shape, footers: Sequence[PackFooter]
+) -> tuple[PackFooter, list[PageReference]]:
+    """Files of one chunk, or of a thousand where each is a block, that use all of these packs."""
+    blocks = [
+        footer.columns.block_ids[at : at + BLOCK_ID_SIZE]
+        for footer in footers
+        for at in range(0, len(footer.columns.block_ids), BLOCK_ID_SIZE)
+    ]
+    parts = [(block, slot) for block in blocks for slot in range(shape.chunks)]
+    of_file = 1 if shape.chunks > 1 else 1000
+    files = [parts[at : at + of_file] for at in range(0, len(parts), of_file)]
+    size = (4096 if of_file == 1 else 1 << 20) * of_file
+    names = [b"%09d" % number for number in range(len(files))]
+    row = (0o100644, 0, 0, size, 10**18, 10**18, 1, 65, 1, 0)
+    rows = new_rows(_DIRECTORY, names, array("q", row * len(files)))
+    rows.part_counts = array("I", map(len, files))
+    rows.part_blocks = b"".join(block for block, _ in parts)
+    rows.part_slots = array("H", [slot for _, slot in parts])
+    builder = PageBuilder()
+    keys = repository.writer.client.own
+    pack = repository.new_pack(KIND_LISTING)
+    pages = []
+    for page in builder.add(rows) + builder.finish():
+        raw = encode_page(page)
+        chunk = chunk_id(keys.chunk_key, raw)
+        length = len(raw).to_bytes(4, "little")
+        block = block_id(keys.block_key, ids_and_lengths(chunk, length))
+        pack.add(block, chunk, [len(raw)], ZSTD, zstandard.compress(raw, 1), len(raw))
+        first = page[0].names.partition(b"\0")[0]
+        count = sum(rows.row_count for rows in page)
+        pages.append(PageReference(_DIRECTORY, first, block, count, count * size))
+    return pack.finish(), pages
 
 
 def _pack(repository: Repository, shape: Shape) -> PackFooter:
@@ -160,6 +214,9 @@ class Bench:
         yield "ls without a cache", self.run("ls", "--no-cache", f"latest:{self._tree}")
         self._change()
         yield "backup of 3 new files without a cache", self.run(*backup, "--no-cache")
+        yield "prune, nothing to do", self.run("prune")
+        yield "prune again", self.run("prune")
+        yield "share, nothing to share", self.run("share")
 
     @property
     def cache_bytes(self) -> int:

@@ -5,9 +5,11 @@ continues; for every n. So whatever two jobs may do to each other is done, witho
 threads.
 """
 
+import os
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,7 +71,12 @@ class Scene:
 
     def open(self, before: Callable[[int], None] | None = None) -> Repository:
         store = LocalStore(str(self.place))
-        opened = Repository.open(PassingStore(store, before) if before else store, PASSPHRASE)
+        # All jobs keep in one cache what they found.
+        opened = Repository.open(
+            PassingStore(store, before) if before else store,
+            PASSPHRASE,
+            cache_folder=os.fsencode(self.place / "cache"),
+        )
         return opened.for_client("host")
 
     def keep(self, snapshot_id: str, expected: Files) -> None:
@@ -93,6 +100,9 @@ class Scene:
         repository = self.open()
         assert not list(repository.store.list("tombstones"))
         assert not list(repository.store.list("leases"))
+        # This one reads all, whatever the others kept.
+        counted = prune(repository, replace(OPTIONS, dry_run=True), NullProgress())
+        assert (counted.removed_packs, counted.unused_bytes) == (0, 0)
         repository.close()
 
 
@@ -106,6 +116,12 @@ Job = Callable[[Scene, Repository], None]
 
 def job_prune(scene: Scene, repository: Repository) -> None:
     run_prune(repository)
+
+
+def job_prunes(scene: Scene, repository: Repository) -> None:
+    """The last ones find what the one before kept."""
+    for _ in range(4):
+        run_prune(repository)
 
 
 def job_backup(scene: Scene, repository: Repository) -> None:
@@ -187,6 +203,9 @@ PAIRS = [
     (job_backup, job_forget_and_prune),
     (job_backup, job_backup),
     (job_prune, job_backup_of_another),
+    (job_prunes, job_prunes),
+    (job_prunes, job_backup),
+    (job_prunes, job_forget_and_prune),
     (job_backup_of_another, job_forget_and_prune),
 ]
 

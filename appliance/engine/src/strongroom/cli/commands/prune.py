@@ -68,6 +68,11 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="copying threads (default: one per core, at most 8)",
     )
+    group.add_argument(
+        "--recount",
+        action="store_true",
+        help="read and count everything, also when nothing came or went since the last prune",
+    )
 
 
 def prune_options(arguments: argparse.Namespace) -> PruneOptions:
@@ -90,6 +95,7 @@ def prune_options(arguments: argparse.Namespace) -> PruneOptions:
         grace_seconds=grace_seconds,
         threads=arguments.threads,
         dry_run=arguments.dry_run,
+        recount=arguments.recount,
     )
 
 
@@ -133,6 +139,11 @@ def _write_report(report: PruneReport, terminal: Terminal) -> None:
         f"{size_text(max(0, report.freed_bytes))} {would}freed"
         + ("" if report.dry_run else f" in {duration_text(report.elapsed_seconds)}")
     )
+    if report.counted_ns:
+        since = time_text(report.counted_ns)
+        terminal.line(f"nothing came or went since {since}; count again with --recount")
+    if report.recount == "different":
+        terminal.warn("an earlier prune found nothing to do with the same objects; report this")
     if report.kept_packs:
         terminal.line(f"{counted(report.kept_packs, 'marked pack')} kept: in use again")
     if report.temporary_files:

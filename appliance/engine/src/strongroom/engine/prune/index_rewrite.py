@@ -38,7 +38,7 @@ def rewrite_index(repository: Repository, index: Index, without: Collection[byte
     affected = set(_small_objects(repository, index)) - unverified
     for name in index.object_names:
         # Unverified objects are not merged into trusted ones. They may still name removed packs.
-        if name not in affected and name not in unverified:
+        if without and name not in affected and name not in unverified:
             known = read_index_object(repository.store, repository.key, name, chunks=False)
             if any(footer.pack_id in without for footer in known.footers):
                 affected.add(name)

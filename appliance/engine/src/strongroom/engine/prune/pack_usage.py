@@ -9,27 +9,29 @@ client's, but the block that lists them stays: it says which chunk a reference m
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from strongroom.base.errors import DamageError
-from strongroom.engine.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
-from strongroom.engine.repository.block_columns import chunk_starts, dead_flags
+from strongroom.engine.content.digests import BLOCK_ID_WORDS, CHUNK_ID_SIZE
+from strongroom.engine.repository.block_columns import BlockColumns, chunk_starts, dead_flags
 from strongroom.engine.repository.index.block_rows import SHARED_NUMBER, IndexedPack
-from strongroom.engine.repository.index.id_table import OwnedIds
-from strongroom.engine.repository.index.objects import read_index_object
+from strongroom.engine.repository.index.objects import read_index_columns, split_columns
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.keys.owners import SHARED
-from strongroom.engine.repository.packs import PackFooter
 
 if TYPE_CHECKING:
     from strongroom.engine.prune.marking import Marker
     from strongroom.engine.repository.index.index import Index
     from strongroom.engine.repository.index.live_blocks import LiveBlocks
     from strongroom.engine.repository.repository import Repository
+
+# They take about 100 bytes each while they are counted.
+_CHUNKS_AT_ONCE: Final = 1 << 18
 
 
 class PackUsage(NamedTuple):
@@ -64,32 +66,48 @@ class Keepers:
     def __init__(self, index: Index, present: Collection[bytes]) -> None:
         """`present`: ids of the packs that are in the store and not truncated."""
         packs = index.packs()
-        avoided = np.array([pack.marked or pack.pack_id not in present for pack in packs], np.bool_)
-        order = np.lexsort((-index.raw_lengths.astype(np.int64), avoided[index.pack_numbers]))
-        words = np.frombuffer(index.block_ids(), np.uint8).reshape(-1, BLOCK_ID_SIZE)
-        ids = words[order].tobytes()
-        owners = index.owners_of_rows
-        table = OwnedIds()
-        table.add(ids, owners[order], order)
-        keepers = np.zeros(len(order), np.bool_)
-        keepers[table.find_of(ids, owners[order])] = True
-        shared = table.find(index.block_ids(), SHARED_NUMBER)
-        covered = (owners != SHARED_NUMBER) & (shared >= 0)
-        covered[covered] = ~(avoided[index.pack_numbers] | index.thinned)[shared[covered]]
-        self._is_keeper = keepers & ~covered
+        numbers = index.pack_numbers
+        avoids = np.array([pack.marked or pack.pack_id not in present for pack in packs], np.bool_)
+        words = np.frombuffer(index.block_ids(), np.uint64).reshape(-1, BLOCK_ID_WORDS)
+        # Nearly all ids are there once. Only those that begin like another are compared.
+        firsts = words[:, 0].copy()
+        order = firsts.argsort()
+        firsts = firsts[order]
+        like_next = np.append(firsts[1:] == firsts[:-1], False) if len(order) else order > 0
+        rows = order[like_next | np.roll(like_next, 1)]
+        del firsts, order, like_next
+        avoided, words = avoids[numbers[rows]], words[rows]
+        owners = np.array([pack.owner for pack in packs], np.int64)[numbers[rows]]
+        raw_lengths = index.raw_lengths[rows].astype(np.int64)
+        # Of a block the shared copies first, then those of each owner, the best one first.
+        best = np.lexsort((rows, -raw_lengths, avoided, owners, *words.T))
+        rows, owners, avoided, words = rows[best], owners[best], avoided[best], words[best]
+        new_block = _differs(words).any(axis=1)
+        first_rows = new_block | _differs(owners)
+        # Where it is whole and stays, the best shared copy serves all.
+        serves_all = (owners == SHARED_NUMBER) & ~(avoided | index.thinned[rows])
+        covered = serves_all[new_block][np.cumsum(new_block) - 1] & (owners != SHARED_NUMBER)
+        # The last one is that of row -1, for blocks that are not in the index.
+        self._is_keeper = np.ones(len(numbers) + 1, np.bool_)
+        self._is_keeper[-1] = False
+        self._is_keeper[rows] = first_rows & ~covered
 
     def use_of(
-        self, footer: PackFooter, first_row: int, live: LiveBlocks, shared: SharedChunks
+        self,
+        columns: BlockColumns,
+        owner: bytes,
+        rows: slice | NDArray[np.int64],
+        live: LiveBlocks,
+        shared: SharedChunks,
     ) -> BlockUse:
-        """What is used of the pack of `footer`, whose blocks the index has from `first_row` on."""
-        columns = footer.columns
+        """What is used of blocks of an owner's packs; rows: theirs in the index, -1 for none."""
         counts = np.frombuffer(columns.chunk_counts, "<u2").astype(np.int64)
-        keeps = self._is_keeper[first_row : first_row + len(counts)]
-        flags = live.flags(columns.block_ids, counts, footer.owner) & np.repeat(keeps, counts)
+        keeps = np.repeat(self._is_keeper[rows], counts)
+        flags = live.flags(columns.block_ids, counts, owner) & keeps
         starts = chunk_starts(columns.chunk_counts)
         in_use = _sums(flags, starts) > 0
         flags &= ~dead_flags(columns)
-        if footer.owner != SHARED:
+        if owner != SHARED:
             flags &= ~shared.covers(columns)
         lengths = np.frombuffer(columns.chunk_lengths, "<u4").astype(np.int64)
         return BlockUse(flags, _sums(lengths * flags, starts), in_use)
@@ -100,24 +118,53 @@ def measure_usage(
 ) -> list[PackUsage]:
     """The usage of every pack of the index that is not marked; see `mark_shared`.
 
-    Reads the index objects once more, one at a time, for the lengths of chunks. ObjectMissingError
+    Reads the index objects once more, one at a time, for lengths of chunks. ObjectMissingError
     when another prune has replaced one meanwhile: reload the index.
     """
     usages: dict[bytes, PackUsage] = {}
-    for footer in _footers(repository, index):
-        pack = index.pack(footer.pack_id)
-        if pack is None or pack.marked or pack.pack_id in usages:
-            continue
-        use = keepers.use_of(footer, pack.first_row, live, shared)
-        stored = np.frombuffer(footer.columns.stored_lengths, "<u4").astype(np.int64)
-        raw = np.frombuffer(footer.columns.raw_lengths, "<u4").astype(np.int64)
-        # A block without bytes, which only lists its chunks, cannot be made smaller.
-        partly = np.where(raw == 0, stored, stored * use.used_raw // np.maximum(raw, 1))
-        used = np.where(use.in_use, partly, 0)
-        usages[pack.pack_id] = PackUsage(
-            pack, int(stored.sum()), int(used.sum()), bool(use.in_use.any())
-        )
+    owners = index.owners
+    for part in _parts(repository, index):
+        # As the index has it: another client's object may describe the pack, too.
+        packs = {
+            number: pack
+            for number, (pack_id, count) in enumerate(
+                zip(part.pack_ids, part.block_counts, strict=True)
+            )
+            if (pack := index.pack(pack_id)) is not None
+            and (pack.block_count, owners[pack.owner]) == (count, part.owner)
+            and not pack.marked
+            and pack_id not in usages
+        }
+        usages.update(_usages_of(part, packs, keepers, live, shared))
     return list(usages.values())
+
+
+def _usages_of(
+    part: _Part,
+    packs: Mapping[int, IndexedPack],
+    keepers: Keepers,
+    live: LiveBlocks,
+    shared: SharedChunks,
+) -> Iterator[tuple[bytes, PackUsage]]:
+    counts = np.array(part.block_counts, np.int64)
+    ends = np.cumsum(counts)
+    rows = np.full(int(counts.sum()), -1, np.int64)
+    for number, pack in packs.items():
+        end = int(ends[number])
+        rows[end - pack.block_count : end] = np.arange(pack.block_count) + pack.first_row
+    use = keepers.use_of(part.columns, part.owner, rows, live, shared)
+    stored = np.frombuffer(part.columns.stored_lengths, "<u4").astype(np.int64)
+    raw = np.frombuffer(part.columns.raw_lengths, "<u4").astype(np.int64)
+    # A block without bytes, which only lists its chunks, cannot be made smaller.
+    partly = np.where(raw == 0, stored, stored * use.used_raw // np.maximum(raw, 1))
+    starts = np.concatenate((np.zeros(1, np.int64), ends))
+    of_packs = [
+        _sums(values, starts).tolist()
+        for values in (stored, np.where(use.in_use, partly, 0), use.in_use)
+    ]
+    for number, pack in packs.items():
+        block_bytes, used_bytes, in_use = (values[number] for values in of_packs)
+        yield pack.pack_id, PackUsage(pack, block_bytes, used_bytes, in_use > 0)
 
 
 def mark_shared(
@@ -131,25 +178,43 @@ def mark_shared(
     lost: dict[bytes, int] = {}
     if not len(shared):
         return lost
-    for footer in _footers(repository, index):
-        if footer.owner == SHARED:
+    for part in _parts(repository, index):
+        if part.owner == SHARED:
             continue
-        columns = footer.columns
+        columns = part.columns
         covered = shared.covers(columns)
         if covered.any():
             counts = np.frombuffer(columns.chunk_counts, "<u2").astype(np.int64)
-            covered &= live.flags(columns.block_ids, counts, footer.owner)
+            covered &= live.flags(columns.block_ids, counts, part.owner)
             ids = np.frombuffer(columns.chunk_ids, np.uint8).reshape(-1, CHUNK_ID_SIZE)
             shared.mark(ids[covered].tobytes(), live)
             lengths = np.frombuffer(columns.chunk_lengths, "<u4").astype(np.int64)
             gone = int(lengths[covered & dead_flags(columns)].sum())
-            lost[footer.owner] = lost.get(footer.owner, 0) + gone
+            lost[part.owner] = lost.get(part.owner, 0) + gone
     return lost
 
 
-def _footers(repository: Repository, index: Index) -> Iterator[PackFooter]:
+class _Part(NamedTuple):
+    """Some packs of an index object, and the columns of all their blocks."""
+
+    owner: bytes
+    pack_ids: list[bytes]
+    block_counts: list[int]
+    columns: BlockColumns
+
+
+def _parts(repository: Repository, index: Index) -> Iterator[_Part]:
+    """All packs of the index objects: many at once, for a pack of large chunks has few rows."""
     for name in index.object_names:
-        yield from read_index_object(repository.store, repository.key, name, chunks=True).footers
+        found = read_index_columns(repository.store, repository.key, name, chunks=True)
+        counts, columns = found.packs.block_counts, found.columns
+        starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
+        first_chunks = chunk_starts(columns.chunk_counts)[starts[:-1]]
+        cuts = np.flatnonzero(np.diff(first_chunks // _CHUNKS_AT_ONCE)) + 1
+        ranges = [slice(*ends) for ends in pairwise([0, *cuts.tolist(), len(counts)])]
+        parts = split_columns(columns, [sum(counts[one]) for one in ranges])
+        for one, part in zip(ranges, parts, strict=True):
+            yield _Part(found.owner, found.packs.pack_ids[one], counts[one], part)
 
 
 def set_lost_aside(
@@ -198,6 +263,13 @@ def choose_repacked(
         chosen.append(usage)
         unused_bytes -= usage.unused_bytes
     return chosen
+
+
+def _differs(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which are not equal to the one before; the first is not."""
+    differs = np.ones(values.shape, np.bool_)
+    np.not_equal(values[1:], values[:-1], out=differs[1:])
+    return differs
 
 
 def _sums(

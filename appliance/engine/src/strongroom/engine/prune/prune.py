@@ -14,16 +14,20 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
 
 from strongroom.base import clock
 from strongroom.base.progress import Progress
 from strongroom.base.quantities import counted
 from strongroom.engine.prune.hidden_versions import HiddenVersions, remove_hidden
+from strongroom.engine.prune.kept_outcome import KeptOutcome, Outcome
 from strongroom.engine.prune.marking import Marker
 from strongroom.engine.prune.prune_options import PruneOptions, PruneReport
 from strongroom.engine.prune.prune_plan import PrunePlan, plan_prune
 from strongroom.engine.prune.repack import Repacker
-from strongroom.engine.prune.sweep import Swept, sweep
+from strongroom.engine.prune.sweep import Swept, live_leases, sweep
 from strongroom.engine.repository.leases import Lease
 from strongroom.engine.repository.packs import PackFooter
 from strongroom.engine.repository.repository import Repository
@@ -43,17 +47,26 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
     _ = repository.restore_key
     repository = repository.for_all_clients()
     marker = Marker(repository, progress)
+    kept: KeptOutcome | None = None
     if options.dry_run:
         plan = plan_prune(repository, marker, None, options, progress)
-        return _report(plan, marker, options, [], 0, _would_sweep(plan), started)
+        figures = _figures(plan, marker)
+        return _report(plan, figures, marker, options, [], _would_sweep(plan), started)
     with (
         with_reserve(repository.store),
         repository.lease(socket.gethostname(), os.getpid(), "prune") as lease,
     ):
         lease.start_renewing()
         remove_expired_tickets(repository.store, lease.store_time_ns)
+        # What is hidden in a locked repository is freed by the clock, without a change of names.
+        if repository.config.lock_rule is None:
+            kept = KeptOutcome(repository, "prune", (options.repack_below, options.max_unused))
+            if kept.found and kept.found.is_recent and not options.recount:
+                return _still_nothing(repository, lease, kept.found, started)
         plan = plan_prune(repository, marker, lease, options, progress)
-        _charge(repository, plan)
+        figures = _figures(plan, marker)
+        recount = _compared(plan, figures, kept)
+        _charge(repository, plan.charges)
         swept = Swept()
         if plan.unused and plan.repacked:
             # Packs that need no copying are removed first, to make room on a nearly full disk.
@@ -62,10 +75,45 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
         footers = _repack(repository, plan, marker, options, progress)
         repacked = [usage.pack.pack_id for usage in plan.repacked]
         _mark(repository, lease, plan, repacked or plan.unused)
-        swept.count(sweep(repository, lease, marker, options.grace_seconds, progress))
+        known = None if plan.unused or repacked else plan.index
+        swept.count(sweep(repository, lease, marker, options.grace_seconds, progress, known=known))
         marked_packs = len(plan.unused) + len(repacked)
         hidden = _remove_hidden(repository, lease, marker)
-        return _report(plan, marker, options, footers, marked_packs, swept, started, hidden)
+        if kept is not None and plan.is_settled and not (swept.packs or swept.waiting_packs):
+            kept.keep(figures, plan.charges)
+        report = _report(plan, figures, marker, options, footers, swept, started, hidden)
+        return replace(report, marked_packs=marked_packs, recount=recount)
+
+
+def _still_nothing(
+    repository: Repository, lease: Lease, found: Outcome, started: float
+) -> PruneReport:
+    """The report of a prune that finds everything as an earlier one left it."""
+    _charge(repository, found.charges)
+    live_leases(repository, lease)
+    snapshots, packs, pack_bytes, used_bytes, unused_bytes = found.figures
+    return PruneReport(
+        snapshots,
+        packs,
+        pack_bytes,
+        used_bytes,
+        unused_bytes,
+        temporary_files=repository.store.remove_abandoned(),
+        elapsed_seconds=clock.elapsed_seconds() - started,
+        counted_ns=found.found_ns,
+    )
+
+
+def _figures(plan: PrunePlan, marker: Marker) -> tuple[int, int, int, int, int]:
+    """The first figures of the report."""
+    return (
+        len(marker),
+        len(plan.packs),
+        sum(plan.packs.values()),
+        sum(usage.used_bytes for usage in plan.usages),
+        sum(usage.unused_bytes for usage in plan.usages)
+        + sum(plan.packs[pack_id] for pack_id in plan.orphans),
+    )
 
 
 def _mark(
@@ -84,11 +132,11 @@ def _mark(
     )
 
 
-def _charge(repository: Repository, plan: PrunePlan) -> None:
+def _charge(repository: Repository, charges: Mapping[bytes, int]) -> None:
     """Tell a storage daemon what counts in the quotas of clients besides their own packs."""
     quotas = repository.store.capability(ChargesShared)
     if quotas is not None:
-        for owner, size_bytes in plan.charges.items():
+        for owner, size_bytes in charges.items():
             quotas.charge(owner, size_bytes)
 
 
@@ -130,12 +178,22 @@ def _would_sweep(plan: PrunePlan) -> Swept:
     return Swept(packs=len(removed), bytes=sum(plan.packs.get(pack_id, 0) for pack_id in removed))
 
 
+def _compared(
+    plan: PrunePlan, figures: tuple[int, ...], kept: KeptOutcome | None
+) -> Literal["", "same", "different"]:
+    """Whether what was kept is what is found; "" where the repository is another meanwhile."""
+    if kept is None or kept.found is None or not kept.is_unchanged():
+        return ""
+    is_same = not plan.unused and not plan.repacked and kept.found.figures == figures
+    return "same" if is_same else "different"
+
+
 def _report(
     plan: PrunePlan,
+    figures: tuple[int, int, int, int, int],
     marker: Marker,
     options: PruneOptions,
     footers: list[PackFooter],
-    marked_packs: int,
     swept: Swept,
     started: float,
     hidden: HiddenVersions | None = None,
@@ -144,17 +202,11 @@ def _report(
     if options.dry_run:
         repacked_bytes = sum(usage.used_bytes for usage in plan.repacked)
     return PruneReport(
-        snapshots=len(marker),
-        packs=len(plan.packs),
-        pack_bytes=sum(plan.packs.values()),
-        used_bytes=sum(usage.used_bytes for usage in plan.usages),
-        unused_bytes=sum(usage.unused_bytes for usage in plan.usages)
-        + sum(plan.packs[pack_id] for pack_id in plan.orphans),
+        *figures,
         unused_packs=len(plan.unused),
         orphan_packs=len(plan.orphans),
         repacked_packs=len(plan.repacked),
         repacked_bytes=repacked_bytes,
-        marked_packs=marked_packs,
         removed_packs=swept.packs,
         removed_bytes=swept.bytes,
         kept_packs=swept.kept_after_all,

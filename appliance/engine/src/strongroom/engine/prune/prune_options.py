@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from strongroom.base.clock import SECOND_NS, utc_text
 from strongroom.engine.prune.hidden_versions import HiddenVersions
@@ -79,7 +79,8 @@ class PruneOptions:
     until the unused part is no more than this share of the used one. grace_seconds: how long marked
     packs stay; None: not at all while no one else holds a lease, else an hour. spare_seconds: packs
     are skipped if they are newer than the oldest running job, less this allowance for clock
-    differences, as the job may have written them. threads: 0 for one a core.
+    differences, as the job may have written them. threads: 0 for one a core. recount: read and
+    count everything, also when nothing came or went since the last prune.
     """
 
     repack_below: float = 0.8
@@ -88,6 +89,7 @@ class PruneOptions:
     spare_seconds: float = 3600.0
     threads: int = 0
     dry_run: bool = False
+    recount: bool = False
 
     def thread_count(self) -> int:
         """Threads that repack."""
@@ -109,7 +111,9 @@ class PruneReport:
     in all. In a dry run removed_packs and removed_bytes are what the run would remove.
     set_aside: what could not be read. Where it is a snapshot that may be sound, nothing of its
     client was removed. hidden: where objects are locked, what went for good of what was deleted now
-    and before, and what its lock keeps; else None.
+    and before, and what its lock keeps; else None. counted_ns: when it was counted, where nothing
+    came or went since; 0 where it was counted now. recount: where it was counted although an
+    earlier prune had found nothing to do in the same repository, whether that was so.
     """
 
     snapshots: int
@@ -117,24 +121,26 @@ class PruneReport:
     pack_bytes: int
     used_bytes: int
     unused_bytes: int
-    unused_packs: int
-    orphan_packs: int
-    repacked_packs: int
-    repacked_bytes: int
-    marked_packs: int
-    removed_packs: int
-    removed_bytes: int
-    kept_packs: int
-    waiting_packs: int
-    waiting_for: tuple[str, ...]
-    spared_packs: int
-    spared_bytes: int
-    holdups: tuple[Holdup, ...]
-    temporary_files: int
-    elapsed_seconds: float
-    dry_run: bool
+    unused_packs: int = 0
+    orphan_packs: int = 0
+    repacked_packs: int = 0
+    repacked_bytes: int = 0
+    marked_packs: int = 0
+    removed_packs: int = 0
+    removed_bytes: int = 0
+    kept_packs: int = 0
+    waiting_packs: int = 0
+    waiting_for: tuple[str, ...] = ()
+    spared_packs: int = 0
+    spared_bytes: int = 0
+    holdups: tuple[Holdup, ...] = ()
+    temporary_files: int = 0
+    elapsed_seconds: float = 0.0
+    dry_run: bool = False
     set_aside: SetAside = field(default_factory=SetAside)
     hidden: HiddenVersions | None = None
+    counted_ns: int = 0
+    recount: Literal["", "same", "different"] = ""
 
     @property
     def false_snapshots(self) -> tuple[tuple[str, str], ...]:
@@ -191,5 +197,7 @@ class PruneReport:
             "false_snapshots": [
                 {"snapshot": name, "problem": problem} for name, problem in self.false_snapshots
             ],
+            "counted": utc_text(self.counted_ns) if self.counted_ns else None,
+            "recount": self.recount or None,
             "elapsed_seconds": round(self.elapsed_seconds, 3),
         }

@@ -47,6 +47,7 @@ class PrunePlan:
     owners: of the packs that may be marked. charges: bytes of shared packs by the client that uses
     them, which count in its quota: what it stored counts also when others share it. spared: indexed
     packs without anything used that leases of others (holdups) keep from being marked.
+    is_settled: nothing is to be done, and no lease keeps packs from being judged.
     """
 
     index: Index
@@ -61,6 +62,7 @@ class PrunePlan:
     repacked: list[PackUsage]
     spared: list[bytes]
     holdups: tuple[Holdup, ...]
+    is_settled: bool
 
 
 def plan_prune(
@@ -136,6 +138,7 @@ def _plan_once(
     return PrunePlan(
         *(index, keepers, shared, owners, charges, usages, sizes, unused + orphans, orphans),
         *(repacked, idle, holdups if idle else ()),
+        not (unused or orphans or repacked or spared or marker.set_aside),
     )
 
 

@@ -111,9 +111,10 @@ class Repacker:
             raise DamageError(
                 f"pack {pack.pack_id.hex()} does not match the index; run strongroom check"
             )
+        rows = slice(pack.first_row, pack.first_row + pack.block_count)
         # LiveBlocks is for one thread at a time.
         with self._live_lock:
-            use = self._keepers.use_of(footer, pack.first_row, self._live, self._shared)
+            use = self._keepers.use_of(footer.columns, footer.owner, rows, self._live, self._shared)
         for copied_bytes in lane.copy(footer, use):
             self._progress.add(bytes=copied_bytes)
 

@@ -19,7 +19,7 @@ One prune sweeps at a time (it holds the lease SWEEP_LEASE); safety does not dep
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -49,7 +49,7 @@ from strongroom.engine.repository.leases import (
     list_leases,
 )
 from strongroom.engine.repository.packs import read_footer
-from strongroom.engine.repository.tombstones import read_tombstones
+from strongroom.engine.repository.tombstones import Tombstone, read_tombstones
 from strongroom.engine.stores.capabilities import KeepsJudgements
 from strongroom.engine.stores.store import Store
 
@@ -115,11 +115,13 @@ def sweep(
     grace_seconds: float | None,
     progress: Progress,
     only: frozenset[str] = frozenset(),
+    known: Index | None = None,
 ) -> Swept:
     """Remove what may be removed now.
 
     `grace_seconds` None: none when no one else holds a lease. `only`: the tombstones to sweep,
-    by a prune that still relies on packs which others may have marked since it began. Raises
+    by a prune that still relies on packs which others may have marked since it began. `known`: an
+    index loaded before; where it is still that of the repository it is not read again. Raises
     LeaseError when our own lease has ended, DamageError when a snapshot can't be read: then
     nothing is removed.
     """
@@ -135,7 +137,7 @@ def sweep(
     else:
         with exclusive:
             exclusive.start_renewing()
-            _sweep(repository, marker, ready, swept, progress)
+            _sweep(repository, marker, ready, swept, progress, known)
     for tombstone in read_tombstones(repository.store, repository.key):
         swept.waiting_packs += len(tombstone.pack_ids)
     swept.temporary_files = repository.store.remove_abandoned()
@@ -193,12 +195,17 @@ def exclusive_lease(repository: Repository, lease: Lease) -> Lease:
 
 
 def _sweep(
-    repository: Repository, marker: Marker, ready: set[str], swept: Swept, progress: Progress
+    repository: Repository,
+    marker: Marker,
+    ready: set[str],
+    swept: Swept,
+    progress: Progress,
+    known: Index | None,
 ) -> None:
     store = repository.store
     # In this order: see the promises above.
     names = [info.name for info in store.list("snapshots")]
-    index = repository.load_index()
+    index = _still_current(repository, known) or repository.load_index()
     present = {info.name: info.size_bytes for info in store.list("packs")}
     marker.mark(names, index)
     # What a snapshot needs that cannot be read is not known.
@@ -213,18 +220,7 @@ def _sweep(
     missing = {
         pack.pack_id for pack in index.packs() if present.get(pack.pack_id.hex()) != pack.size_bytes
     }
-    uncertain = missing | unverified_packs(store)
-    shared = SharedChunks.load(store, repository.key, index, uncertain)
-    if any(tombstone.owner == SHARED for tombstone in tombstones):
-        # Of snapshots made meanwhile too; also the packs that are condemned count here.
-        every = SharedChunks.load(store, repository.key, index, uncertain, marked=True)
-        mark_shared(repository, index, marker.live, every)
-    cover = _Cover(repository, index, marker.live, uncertain, shared)
-    needed = {
-        pack_id
-        for pack_id in condemned | missing
-        if (pack := index.pack(pack_id)) is not None and cover.lacks(pack)
-    }
+    needed = _needed(repository, index, marker.live, tombstones, condemned, missing)
     gone = {
         pack_id
         for pack_id in missing
@@ -244,6 +240,44 @@ def _sweep(
         # After its packs: killed in between, the next prune finds the tombstone and continues.
         store.delete("tombstones", tombstone.name)
     store.sync()
+
+
+def _still_current(repository: Repository, known: Index | None) -> Index | None:
+    """`known` where loading the index would give the same, without marked packs."""
+    store = repository.store
+    if known is None or any(pack.marked for pack in known.packs()):
+        return None
+    if any(True for _ in store.list("tombstones")):
+        return None
+    listed = {info.name for info in store.list("index")}
+    is_same = listed == {*known.object_names, *known.superseded_names}
+    return known if is_same and store.unverified("index") == known.unverified_names else None
+
+
+def _needed(
+    repository: Repository,
+    index: Index,
+    live: LiveBlocks,
+    tombstones: Sequence[Tombstone],
+    condemned: Collection[bytes],
+    missing: Collection[bytes],
+) -> set[bytes]:
+    """Of packs that are condemned or missing those that a used chunk might be only in."""
+    if not condemned and not missing:
+        return set()
+    store = repository.store
+    uncertain = unverified_packs(store).union(missing)
+    shared = SharedChunks.load(store, repository.key, index, uncertain)
+    if any(tombstone.owner == SHARED for tombstone in tombstones):
+        # Of snapshots made meanwhile too; also the packs that are condemned count here.
+        every = SharedChunks.load(store, repository.key, index, uncertain, marked=True)
+        mark_shared(repository, index, live, every)
+    cover = _Cover(repository, index, live, uncertain, shared)
+    return {
+        pack_id
+        for pack_id in {*condemned, *missing}
+        if (pack := index.pack(pack_id)) is not None and cover.lacks(pack)
+    }
 
 
 def unverified_packs(store: Store) -> frozenset[bytes]:

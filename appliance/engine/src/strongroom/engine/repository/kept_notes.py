@@ -3,7 +3,8 @@
     notes/DIGEST/KIND-RANDOM  "SRNT" | version u8 | sealed (zstd of msgpack): notes, replaced files
 
 A note of a snapshot is its envelope as it was verified, or nothing where it is another client's; of
-a pack nothing: it is another client's. A folder is for a repository and a key; the key of its files
+a pack nothing: it is another client's. A note of a job (`prune.kept_outcome`) is that of a digest
+of all names. A folder is for a repository and a key; the key of its files
 follows from a secret that only holders of that key have, and from the key of the cache folder. So
 no one else can make a note that is believed, and what does not open is removed and read again. What
 is there, and when it was stored, is asked of the repository each time.
@@ -31,7 +32,7 @@ from strongroom.engine.content.digests import OBJECT_NAME_SIZE
 from strongroom.engine.repository.cache_folder import keep_to_limit, local_key, require_room
 from strongroom.engine.repository.keys.roles import ApplianceKey, Key, PutKey
 
-NoteKind = Literal["snapshots", "packs"]
+NoteKind = Literal["snapshots", "packs", "prune", "share"]
 
 _MAGIC: Final = b"SRNT\x01"
 _SIZE_BYTES: Final = 8

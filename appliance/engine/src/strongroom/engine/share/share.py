@@ -19,6 +19,7 @@ from strongroom.base.errors import ObjectMissingError, UsageError
 from strongroom.base.progress import Progress
 from strongroom.base.quantities import counted
 from strongroom.engine.content.digests import is_object_name
+from strongroom.engine.prune.kept_outcome import KeptOutcome
 from strongroom.engine.prune.marking import Marker
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.leases import Lease
@@ -92,8 +93,16 @@ def share(repository: Repository, options: ShareOptions, progress: Progress) -> 
         return ShareReport(0, 0, 0, 0, 0, 0, clock.elapsed_seconds() - started, options.dry_run)
     with repository.lease(socket.gethostname(), os.getpid(), "share") as lease:
         lease.start_renewing()
+        clients = None if options.clients is None else sorted(options.clients)
+        kept = KeptOutcome(repository, "share", (options.least_clients, clients))
+        if kept.found and kept.found.is_recent and not options.dry_run:
+            (offered_chunks,) = kept.found.figures
+            elapsed = clock.elapsed_seconds() - started
+            return ShareReport(offered_chunks, 0, 0, 0, 0, 0, elapsed, dry_run=False)
         set_aside = SetAside()
         offers, chosen, shared = _choose(repository, options, progress, set_aside)
+        if not len(chosen) and not set_aside:
+            kept.keep((offers.chunks,))
         if options.dry_run or not len(chosen):
             elapsed = clock.elapsed_seconds() - started
             figures = (offers.chunks, len(chosen), 0, 0, 0, 0, elapsed, options.dry_run)

@@ -74,6 +74,8 @@ class Index(BlockRows):
         self._chunk_columns: list[tuple[int, BlockColumns]] = []
         self.object_names: tuple[str, ...] = ()
         self.superseded_names: tuple[str, ...] = ()
+        # Objects that no one had verified when it was loaded.
+        self.unverified_names: frozenset[str] = frozenset()
 
     @classmethod
     def load(
@@ -166,6 +168,7 @@ class Index(BlockRows):
             sorted(item.name for item in objects if (item.owner, item.name) in superseded)
         )
         index.object_names = tuple(item.name for item in current)
+        index.unverified_names = frozenset(unverified)
         return index
 
     @classmethod
