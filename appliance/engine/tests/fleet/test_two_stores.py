@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
@@ -16,6 +15,7 @@ import pytest
 from kit.daemon_process import DaemonProcess, wait_for
 from kit.house_configurations import STORAGE_TEXT
 from kit.house_of_daemons import HouseOfDaemons
+from kit.json_output import objects_of
 from kit.ports import free_port
 from kit.tree_compare import compare_trees
 from strongroom.base.errors import StrongroomError
@@ -156,8 +156,7 @@ def test_a_copy_whose_director_is_killed_is_completed_by_the_next(house):
     last = house.copied()
     assert last["state"] == "done", house.log(last["id"])
     house.on_second("check", "--read-data")
-    listed = [json.loads(one) for one in house.on_second("snapshots", "--json").splitlines()]
-    (snapshot,) = [one for one in listed if one["type"] == "snapshot"]
+    (snapshot,) = objects_of(house.on_second("snapshots", "--json"))
     assert snapshot["files"] == 40
 
 
