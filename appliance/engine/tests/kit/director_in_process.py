@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kit.agents_in_process import SimulatedAgent, SimulatedLink
+from kit.made_catalog import put_catalog
 from kit.virtual_time import VirtualTime
 from strongroom.director.director import Director
 from strongroom.director.results.access import Actor
@@ -32,6 +33,9 @@ Storage {{ Name = main; Address = 192.0.2.3; Password = "x"; Device = disk; Medi
 Pool {{ Name = Default; {minimum}{pool} }}
 FileSet {{ Name = Home; Include {{ File = /home }} }}
 """
+
+
+CATALOG = "Catalog { Name = C; DbName = catalog; DbUser = none }"
 
 
 def client(name: str, more: str = "") -> str:
@@ -80,7 +84,7 @@ class TestDirector:
             "zone": "UTC",
             "storage": "",
             "pool": "",
-            "catalog": "Catalog { Name = C; DbName = catalog; DbUser = none }",
+            "catalog": CATALOG,
         }
 
     def configure(self, text: str, **settings: Any) -> None:
@@ -96,6 +100,8 @@ class TestDirector:
         """Open the director, with this configuration if one is given, see `configure`."""
         if text is not None:
             self.configure(text, **settings)
+        if self._settings["catalog"] == CATALOG and not hasattr(self, "service"):
+            put_catalog(self.folder / "work" / "catalog.sqlite")
         self.service = await Director.open(str(self.folder / "etc"), self.identity, self.link)
         # The scheduler does not run by itself: `go` checks the time.
         await self.service.runs.resume()

@@ -25,6 +25,7 @@ import httpx
 
 from kit.appliance_keys import appliance_key_text
 from kit.connections import House
+from kit.made_catalog import put_catalog
 from kit.prepared_commands import run_for_text
 from kit.tiny_backup import PASSPHRASE, new_repository
 from strongroom.base import clock
@@ -269,7 +270,9 @@ class RunningDirector:
 
     def _fill_catalog(self) -> None:
         parts = {"web1": ("nightly-web1", "all", "short"), "db1": ("nightly-db1", "data", "long")}
-        catalog = open_catalog(f"sqlite:///{self.folder}/state/main.sqlite")
+        file = self.folder / "state" / "main.sqlite"
+        put_catalog(file)
+        catalog = open_catalog(f"sqlite:///{file}")
         try:
             records = []
             for one in self.snapshots:
