@@ -228,8 +228,7 @@ async def test_the_reason_why_a_run_waits_names_no_job_of_another(tmp_path, monk
     # Housekeeping of the storage meets the runs of all clients.
     tidy = job("tidy-db1", "db1", "Priority = 5", kind="Admin")
     jobs = job("nightly-web1") + job("hourly-web1") + tidy
-    await director.open(client("web1") + client("db1") + jobs)
-    await director.agent("web1")
+    await director.with_agent(client("web1") + client("db1") + jobs)
     runs = await director.start("nightly-web1")
     waits = await director.start("tidy-db1")
     held = await director.start("hourly-web1")

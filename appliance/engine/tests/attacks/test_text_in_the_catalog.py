@@ -35,8 +35,7 @@ def director(request, tmp_path, monkeypatch):
 
 @in_loop
 async def test_a_report_of_odd_texts_is_stored_and_shown(director):
-    await director.open()
-    agent, other = await director.agent("web1"), await director.agent("web2")
+    agent, other = await director.with_agent(), await director.agent("web2")
     for odd in ODD:
         run = await director.start("nightly")
         await agent.start(run.id)

@@ -200,7 +200,7 @@ def test_a_database_that_is_away_is_told_from_one_that_was_asked_wrongly(own_clu
     assert not isinstance(asked_wrongly.value, CatalogUnavailableError)
     own_cluster.stop()
     for _ in range(2):
-        with pytest.raises(CatalogUnavailableError, match="check that the database runs"):
+        with pytest.raises(CatalogUnavailableError):
             read_state(catalog, "a")
     with pytest.raises(CatalogUnavailableError):
         open_catalog(url)

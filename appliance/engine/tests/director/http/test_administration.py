@@ -136,7 +136,7 @@ def test_an_agent_enrols_once_with_its_token_and_renews_with_its_certificate(own
     with own_director.client("web1", "agent") as agent:
         answer = agent.post("/renew", json={"csr": request()[1]})
         assert answer.status_code == 403
-        assert "not due before" in answer.json()["message"]
+        assert answer.json()["error_id"] == "peer-refused"
         authority.permit_renewal("web1")
         answer = agent.post("/renew", json={"csr": request("somebody-else")[1]})
         assert answer.status_code == 200, answer.text

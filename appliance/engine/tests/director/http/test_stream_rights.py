@@ -44,7 +44,6 @@ def test_a_withdrawn_token_ends_its_streams(own_director, admin):
         kind, said = last_event(api, run, withdraw)
     assert kind == "denied"
     assert said["error_id"] == "not-authenticated"
-    assert "revoked" in said["message"]
 
 
 def test_a_revoked_certificate_ends_its_streams(own_director, admin):
@@ -53,7 +52,6 @@ def test_a_revoked_certificate_ends_its_streams(own_director, admin):
         kind, said = last_event(api, run, lambda: own_director.house.authority.revoke("ann"))
     assert kind == "denied"
     assert said["error_id"] == "not-authenticated"
-    assert "revoked" in said["message"]
 
 
 @pytest.mark.parametrize(

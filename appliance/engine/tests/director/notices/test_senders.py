@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+from ssl import SSLCertVerificationError
 
 import msgspec
 import pytest
@@ -64,10 +65,11 @@ def test_a_server_of_this_machine_may_take_mail_in_clear():
 def test_a_mail_server_that_is_not_certified_gets_nothing(server_identity, secret_file, security):
     with (
         MailServer(server_identity, security=security, login=("ann", "word")) as server,
-        pytest.raises(NoticeError, match="certificate of localhost is not accepted"),
+        pytest.raises(NoticeError) as refused,
     ):
         # The system's authorities do not know ours.
         send_notice(mail(server, security, "", secret_file("word")), LETTER)
+    assert isinstance(refused.value.__cause__, SSLCertVerificationError)
     assert (server.mails, server.logins) == ([], [])
 
 
@@ -75,9 +77,10 @@ def test_a_mail_server_of_another_name_gets_nothing(house, tmp_path, ca_file, se
     other = house.identity("other", "storage", "mail.example.org")
     with (
         MailServer(other, security="StartTLS", login=("ann", "word")) as server,
-        pytest.raises(NoticeError, match="certificate of localhost is not accepted"),
+        pytest.raises(NoticeError) as refused,
     ):
         send_notice(mail(server, "StartTLS", ca_file, secret_file("word")), LETTER)
+    assert isinstance(refused.value.__cause__, SSLCertVerificationError)
     assert server.logins == []
 
 
@@ -147,8 +150,9 @@ def test_each_kind_speaks_its_own_language(web_server, ca_file, secret_file):
 
 
 def test_a_web_server_that_is_not_certified_gets_nothing(web_server, secret_file):
-    with pytest.raises(NoticeError, match="certificate of localhost is not accepted"):
+    with pytest.raises(NoticeError) as refused:
         send_notice(notice("webhook", url=web_server.url, token_file=secret_file("t")), LETTER)
+    assert isinstance(refused.value.__cause__, SSLCertVerificationError)
     assert web_server.asked == []
 
 

@@ -149,8 +149,7 @@ async def test_an_own_job_that_somebody_else_ends_has_failed(director, number):
 
 @in_loop
 async def test_a_job_that_keeps_space_from_being_freed_is_named_in_the_log(director):
-    await director.open(PRUNE)
-    await director.agent("web1")
+    await director.with_agent(PRUNE)
     days = 3 * 86400 * 10**9
     with closing(director.repository().for_client("web1")) as repository:
         repository.store.delete("snapshots", back_up(repository, {b"file": b"content"}).id)

@@ -34,8 +34,8 @@ class Backups:
 
 
 async def opened(director, more: str = "") -> Backups:
-    await director.open(client("web1") + job("nightly", more="Level = Incremental\n" + more))
-    return Backups(director, await director.agent("web1"))
+    text = client("web1") + job("nightly", more="Level = Incremental\n" + more)
+    return Backups(director, await director.with_agent(text))
 
 
 @in_loop

@@ -83,8 +83,7 @@ async def test_whoever_watches_hears_of_a_cancel_before_the_agent_confirms_it(di
 @in_loop
 async def test_agents_say_how_many_workers_they_have(director):
     clients = client("web1") + client("web2", "MaximumWorkersPerJob = 3")
-    await director.open(clients + job("nightly"))
-    await director.agent("web1")
+    await director.with_agent(clients + job("nightly"))
 
     async def workers(name: str) -> tuple[int, str]:
         metrics = {one.name: one for one in await director.service.queries.metrics()}

@@ -204,8 +204,7 @@ async def test_a_report_that_cannot_be_decoded_fails_its_run_and_is_acknowledged
 
 @in_loop
 async def test_an_agent_gives_up_no_run_of_another(director):
-    await director.open(TWO_JOBS + client("web2"))
-    await director.agent("web1")
+    await director.with_agent(TWO_JOBS + client("web2"))
     await director.agent("web2")
     run = await director.start("first")
     report = Undeliverable(run.id, 1, "run-ended", "done")
@@ -235,8 +234,7 @@ def test_what_is_no_report_ends_no_run(text):
 
 @in_loop
 async def test_reports_about_what_is_not_its_own_fill_no_log(director, caplog):
-    await director.open(TWO_JOBS)
-    await director.agent("web1")
+    await director.with_agent(TWO_JOBS)
     log = RunLog(run_id="a" * 32, sequence=1, time_ns=0, level="info", text="x")
     undeliverable = Undeliverable("b" * 32, 1, "run-ended", "done")
     for _ in range(2 * MOST_A_MINUTE):

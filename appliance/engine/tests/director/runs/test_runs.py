@@ -396,8 +396,7 @@ async def test_a_cancelled_run_is_not_tried_again(director):
 async def test_limits_of_client_storage_and_director_hold(director):
     text = client("web1", "MaximumConcurrentJobs = 2") + client("web2")
     text += "".join(job(f"a{n}", "web1") for n in range(3)) + job("b", "web2")
-    await director.open(text, concurrent=3)
-    first = await director.agent("web1")
+    first = await director.with_agent(text, concurrent=3)
     await director.agent("web2")
     runs = [await director.start(name) for name in ("a0", "a1", "a2", "b")]
     assert [run.state for run in runs] == ["running", "running", "queued", "running"]
@@ -459,8 +458,7 @@ async def test_a_run_that_hangs_or_is_lost_holds_up_its_own_client_alone(directo
 
 @in_loop
 async def test_a_duplicate_is_entered_as_cancelled(director):
-    await director.open(client("web1") + job("nightly", more="AllowDuplicateJobs = no"))
-    await director.agent("web1")
+    await director.with_agent(client("web1") + job("nightly", more="AllowDuplicateJobs = no"))
     first = await director.start("nightly")
     second = await director.start("nightly")
     assert second.state == "cancelled"

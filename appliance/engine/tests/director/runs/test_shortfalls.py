@@ -27,8 +27,7 @@ async def backed_up(director, agent, number, name="nightly", **changes):
 @pytest.fixture
 def opened(director):
     async def opened(more: str = "", **settings):
-        await director.open(client("web1") + job("nightly", more=more), **settings)
-        return await director.agent("web1")
+        return await director.with_agent(client("web1") + job("nightly", more=more), **settings)
 
     return opened
 
