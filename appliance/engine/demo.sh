@@ -2,8 +2,9 @@
 # Demonstration of the engine on real data: demo.sh [FOLDER]
 #
 # Backs a folder up twice, checks, restores and compares, then damages a copy of the repository and
-# lets the engine find and repair it. FOLDER is only read. Everything made goes into a temporary
-# folder (under $TMPDIR) that is removed in the end. Needs `strongroom` in PATH; no root.
+# lets the engine find and repair it, and copies the snapshots to an object store. FOLDER is only
+# read. Everything made goes into a temporary folder (under $TMPDIR) that is removed in the end.
+# Needs `strongroom` in PATH; no root.
 set -euo pipefail
 
 fail() {
@@ -105,5 +106,26 @@ say "8. The next backup puts back what was lost, and nothing differs from the li
 show strongroom backup --one-file-system --repo "$work/damaged" "$folder"
 
 show strongroom verify latest --read-data --repo "$work/damaged"
+
+# SeaweedFS comes with the environment of developers, and no key of it is worth anything.
+python=$(dirname "$(command -v strongroom)")/python
+if [ -x "$(dirname "$python")/weed" ]; then
+    # Another cache: the damaged copy of the repository had one snapshot more.
+    export XDG_CACHE_HOME=$work/cache-of-bucket
+    export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=a-secret-of-tests
+    coproc bucket { exec "$python" -m strongroom_bench.testbed.object_server "$work/bucket" 2> "$work/bucket.log"; }
+    bucket_process=$!
+    read -r -u "${bucket[0]}" place || fail "the object store does not start: $(tail -n 3 "$work/bucket.log")"
+
+    say "9. A second copy in an object store, read back from there"
+    show strongroom init --repo "$place"
+    show strongroom copy --from-repo "$STRONGROOM_REPOSITORY" --repo "$place"
+    file=$(cd "$folder" && find . -xdev -type f -size +1k -printf '%P\n' | LC_ALL=C sort | head -1)
+    show strongroom restore "latest:$folder/$file" --repo "$place" --target "$work/one"
+    cmp "$folder/$file" "$work/one/$(basename "$file")"
+    echo "    cmp: the same bytes"
+    eval "exec ${bucket[1]}>&-"
+    wait "$bucket_process" || true
+fi
 
 say "Done. The demonstration is removed; $folder was only read."

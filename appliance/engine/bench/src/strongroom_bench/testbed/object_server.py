@@ -1,4 +1,8 @@
-"""SeaweedFS on loopback: an object store that keeps every promise."""
+"""SeaweedFS on loopback: an object store that keeps every promise.
+
+python -m strongroom_bench.testbed.object_server FOLDER prints a place in one and ends with its
+standard input.
+"""
 
 from __future__ import annotations
 
@@ -118,3 +122,14 @@ def _await_puts(server: ObjectServer) -> None:
         except StoreError:
             assert server.is_running
             assert time.monotonic() < deadline
+
+
+def _main() -> None:
+    for server in seaweedfs(Path(sys.argv[1])):
+        sys.stdout.write(f"{server.text()}\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    _main()
