@@ -89,6 +89,18 @@ def test_packs_above_the_threshold_are_left_alone(repository):
     assert report.unused_bytes > 0
 
 
+def test_a_pack_of_which_nothing_would_be_freed_is_not_copied_by_every_prune(repository):
+    # They are in one block.
+    first = back_up(repository, files(0, 1, 2) | files(3, size=100))
+    back_up(repository, files(0, 1, 2))
+    forget(repository, first)
+    options = PruneOptions(repack_below=1.0, max_unused=0.0, spare_seconds=-1e6)
+    run(repository, options)
+    report = run(repository, options)
+    assert (report.repacked_packs, report.removed_packs) == (0, 0)
+    assert report.unused_bytes > 0
+
+
 def test_a_dry_run_says_how_much_and_changes_nothing(repository):
     first = back_up(repository, files(*range(40)))
     back_up(repository, files(1, 2))

@@ -30,21 +30,24 @@ if TYPE_CHECKING:
     from strongroom.engine.repository.index.live_blocks import LiveBlocks
     from strongroom.engine.repository.repository import Repository
 
+# A block used to less than this loses the bytes of its unused chunks when its pack is repacked.
+THIN_BELOW: Final = 0.9
 # They take about 100 bytes each while they are counted.
 _CHUNKS_AT_ONCE: Final = 1 << 18
 
 
 class PackUsage(NamedTuple):
-    """A pack and the stored bytes of its blocks: all, and those that are used."""
+    """A pack and the stored bytes of its blocks: all, used ones, and what repacking would free."""
 
     pack: IndexedPack
     block_bytes: int
     used_bytes: int
+    freeable_bytes: int
     in_use: bool
 
     @property
     def unused_bytes(self) -> int:
-        """What repacking would free."""
+        """Those that no snapshot needs."""
         return self.block_bytes - self.used_bytes
 
 
@@ -157,14 +160,20 @@ def _usages_of(
     raw = np.frombuffer(part.columns.raw_lengths, "<u4").astype(np.int64)
     # A block without bytes, which only lists its chunks, cannot be made smaller.
     partly = np.where(raw == 0, stored, stored * use.used_raw // np.maximum(raw, 1))
+    left = np.where(use.used_raw < THIN_BELOW * raw, partly, stored)
     starts = np.concatenate((np.zeros(1, np.int64), ends))
     of_packs = [
         _sums(values, starts).tolist()
-        for values in (stored, np.where(use.in_use, partly, 0), use.in_use)
+        for values in (
+            stored,
+            np.where(use.in_use, partly, 0),
+            stored - np.where(use.in_use, left, 0),
+            use.in_use,
+        )
     ]
     for number, pack in packs.items():
-        block_bytes, used_bytes, in_use = (values[number] for values in of_packs)
-        yield pack.pack_id, PackUsage(pack, block_bytes, used_bytes, in_use > 0)
+        block_bytes, used_bytes, freeable_bytes, in_use = (values[number] for values in of_packs)
+        yield pack.pack_id, PackUsage(pack, block_bytes, used_bytes, freeable_bytes, in_use > 0)
 
 
 def mark_shared(
@@ -247,21 +256,22 @@ def choose_repacked(
 
     None that is unverified: the copy would be the appliance's own, and so be trusted. Of those used
     to less than `repack_below` (0 to 1), as many as needed until the unused part is no more than
-    `max_unused` times the used one.
+    `max_unused` times the used one. What repacking would not free does not count: else such a pack
+    would be copied by every prune.
     """
     partly = [
         usage
         for usage in usages
-        if usage.in_use and usage.unused_bytes > 0 and usage.pack.pack_id not in unverified
+        if usage.in_use and usage.freeable_bytes > 0 and usage.pack.pack_id not in unverified
     ]
-    unused_bytes = sum(usage.unused_bytes for usage in partly)
+    unused_bytes = sum(usage.freeable_bytes for usage in partly)
     limit_bytes = max_unused * sum(usage.used_bytes for usage in usages)
     chosen = []
     for usage in sorted(partly, key=lambda usage: usage.used_bytes / usage.block_bytes):
         if unused_bytes <= limit_bytes or usage.used_bytes >= repack_below * usage.block_bytes:
             break
         chosen.append(usage)
-        unused_bytes -= usage.unused_bytes
+        unused_bytes -= usage.freeable_bytes
     return chosen
 
 

@@ -28,7 +28,7 @@ from strongroom.engine.content.codecs import (
     decompress,
     parse_compression,
 )
-from strongroom.engine.prune.pack_usage import BlockUse, Keepers
+from strongroom.engine.prune.pack_usage import THIN_BELOW, BlockUse, Keepers
 from strongroom.engine.repository.block_columns import chunk_starts
 from strongroom.engine.repository.index.block_rows import IndexedPack
 from strongroom.engine.repository.index.live_blocks import LiveBlocks
@@ -49,9 +49,6 @@ from strongroom.engine.repository.repository import Repository
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-# A block used to less than this is thinned. More than the threshold at which packs are repacked,
-# or a pack of blocks just above it would be copied by every prune.
-_THIN_BELOW: Final = 0.9
 _GREATEST_READ: Final = 8 << 20
 _COMPRESSIONS: Final = {NONE: "none", ZSTD: "zstd3", LZ4: "lz4", GZIP: "gzip6", LZO: "lzo"}
 
@@ -145,7 +142,7 @@ class _Lane:
                 sealed = data[at : at + entry.stored_length]
                 stored = cipher.open(sealed, entry_aad(header.raw, entry))
                 flags = use.chunk_flags[starts[entry.number] : starts[entry.number + 1]]
-                if use.used_raw[entry.number] < _THIN_BELOW * entry.raw_length:
+                if use.used_raw[entry.number] < THIN_BELOW * entry.raw_length:
                     self._add_thinned(footer, entry, stored, flags)
                 else:
                     self._add(footer, entry, entry.codec, stored, entry.raw_length, entry.dead)
