@@ -84,7 +84,8 @@ def test_in_a_folder_one_that_cannot_be_read_is_left_out(folder, target, secret)
     assert read_back(target, copies[kept.id]) == FILES
     # The next night it is the same, and nothing is copied twice.
     ended, _ = carried_out(copying)
-    assert ended.summary["copies"] == []
+    assert dict(ended.summary["copies"]) == copies
+    assert {one.id for one in target.snapshots()} == set(copies.values())
     assert ended.summary["present"] == 2
 
 
