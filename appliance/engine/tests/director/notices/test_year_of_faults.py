@@ -38,7 +38,10 @@ def test_each_condition_is_raised_by_a_test():
     """By the year, or by one that says that it was told."""
     raised = {fault.event for fault in FAULTS}
     tests = Path(__file__).parents[2]
-    says_told = re.compile(r'"([a-z-]+)", "open"|(?:await events\(\) == \{|== \[\()"([a-z-]+)"')
+    says_told = re.compile(
+        r'"([a-z-]+)", "open"|(?:await events\(\) == \{|== \[\()"([a-z-]+)"'
+        r'|\("([a-z-]+)" in events\)'
+    )
     for file in tests.rglob("test_*.py"):
         for found in says_told.finditer(file.read_text(encoding="utf-8")):
             raised.update(filter(None, found.groups()))
