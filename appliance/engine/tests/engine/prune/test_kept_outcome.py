@@ -275,6 +275,14 @@ def test_a_note_of_a_week_ago_or_of_the_future_is_counted_again(repository, monk
     assert report.removed_packs
 
 
+def test_after_a_count_the_outcome_holds_for_another_week(repository, monkeypatch):
+    keep(repository)
+    now_ns = clock.now_ns() + RECOUNT_SECONDS * SECOND_NS
+    monkeypatch.setattr(clock, "now_ns", lambda: now_ns)
+    assert not run(repository).counted_ns
+    assert run(repository).counted_ns == now_ns
+
+
 def test_a_recount_of_what_is_right_says_so(repository):
     keep(repository)
     report = run(repository, replace(OPTIONS, recount=True))

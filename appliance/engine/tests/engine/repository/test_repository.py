@@ -5,12 +5,15 @@ import dataclasses
 import msgspec
 import pytest
 
+from kit.memory_store import MemoryStore
 from kit.tiny_backup import CHEAP, PASSPHRASE, TinyBackup, back_up, new_repository, read_back
 from strongroom.base.errors import (
     DamageError,
     KeyRightError,
+    LeaseError,
     RepositoryExistsError,
     RepositoryNotFoundError,
+    RightError,
     StrongroomError,
     UnknownFormatError,
     UsageError,
@@ -258,3 +261,59 @@ def test_a_forked_process_reads_through_a_store_of_its_own(store):
     assert again.store is not repository.store
     repository.close()
     assert read_back(again, snapshot.id) == FILES
+
+
+class FarStore(MemoryStore):
+    """Keeps what it listed ahead until it is asked, as an object store does."""
+
+    def __init__(self, objects=None):
+        super().__init__(objects)
+        self.ahead = {}
+
+    def list_ahead(self, kinds, meanwhile):
+        self.ahead.update({kind: list(super(FarStore, self).list(kind)) for kind in kinds})
+        return meanwhile()
+
+    def list(self, kind):
+        return iter(self.ahead.pop(kind)) if kind in self.ahead else super().list(kind)
+
+
+@pytest.mark.parametrize("has_secret", [True, False])
+def test_no_snapshot_goes_with_an_older_list_of_the_index(has_secret):
+    made = new_repository(FarStore())
+    first = back_up(made, {b"a": b"first" * 100})
+    secret = made.restore_key if has_secret else PASSPHRASE
+    store = made.store.reopen()
+    if not has_secret:
+        with pytest.raises(WrongKeyError):
+            Repository.open(store, None, views=True)
+        back_up(made, {b"b": b"second" * 100})
+        view = Repository.open(store, secret)
+    else:
+        view = Repository.open(store, secret, views=True)
+        back_up(made, {b"b": b"second" * 100})
+    found = view.snapshots()
+    assert first.id in {one.id for one in found}
+    for one in found:
+        read_back(view, one.id)
+
+
+class AddingStore(MemoryStore):
+    """Lets nobody delete."""
+
+    def delete(self, kind, name):
+        raise RightError("delete")
+
+
+def test_a_snapshot_that_cannot_be_taken_back_is_named(monkeypatch):
+    made = new_repository(AddingStore())
+    lease = made.lease("host", 1, "backup")
+
+    def end():
+        raise LeaseError("the lease has ended")
+
+    monkeypatch.setattr(lease, "confirm", end)
+    with pytest.raises(LeaseError) as raised:
+        made.commit(Snapshot(host="", paths=(b"/",)), lease)
+    (stored,) = made.store.list("snapshots")
+    assert stored.name[:8] in str(raised.value)

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from array import array
 from functools import partial
 
 import pytest
@@ -14,6 +15,8 @@ from strongroom.engine.repository.blocks import BlockReader
 from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.packs import read_footer
 from strongroom.engine.repository.repository import Repository
+from strongroom.engine.restore.stored_content import StoredContent
+from strongroom.engine.rows.rows import new_rows
 from strongroom.engine.stores.at_once import at_once, most_together, read_each
 
 
@@ -140,3 +143,28 @@ def test_a_block_is_read_though_one_that_is_wanted_next_is_gone(repository):
     assert reader.block(wanted[0]) == bytes(90)
     with pytest.raises((DamageError, ObjectMissingError)):
         reader.block(wanted[1])
+
+
+def test_what_was_passed_over_is_not_read_instead_of_what_comes_next(repository):
+    """A restore keeps files that are there as they are, and asks for none of their content."""
+    chunks = [[os.urandom(2 << 20)] for _ in range(8)]
+    index = Index()
+    entries = []
+    for one in chunks:
+        footer = make_pack(repository, [one])
+        index.add(footer)
+        entries.append(footer.blocks[0].block_id)
+    blocks = index.of_client(repository.writer.client_id)
+    reader = BlockReader(repository.store, repository.restore_key, blocks)
+    content = StoredContent(reader)
+    rows = new_rows(b"d", [b"%d" % number for number in range(8)], array("q", [0] * 80))
+    for number, block in enumerate(entries):
+        rows.part_counts[number] = 1
+        rows.part_blocks += block
+        rows.part_slots.append(0)
+    content.expect([(rows, frozenset())])
+    repository.store.ranges.clear()
+    assert content.chunk(entries[4], 0) == chunks[4][0]
+    read = len(repository.store.ranges)
+    assert content.chunk(entries[5], 0) == chunks[5][0]
+    assert len(repository.store.ranges) == read

@@ -154,14 +154,20 @@ class BlockReader:
             return
         chosen: list[bytes] = []
         size = 0
-        with contextlib.suppress(*_NOT_THIS_COPY):
-            for an_id in wanted:
-                size += self._index.locate(an_id).raw_length
-                if chosen and size > _FOLLOWING_BYTES:
-                    break
-                if not chosen and self._caches.blocks.get((self._owner, an_id)) is not None:
-                    return
+        for an_id in wanted:
+            is_wanted = self._caches.blocks.get((self._owner, an_id)) is None
+            if is_wanted:
+                try:
+                    size += self._index.locate(an_id).raw_length
+                except _NOT_THIS_COPY:
+                    is_wanted = False
+            if not is_wanted and not chosen:
+                return
+            if chosen and size > _FOLLOWING_BYTES:
+                break
+            if is_wanted:
                 chosen.append(an_id)
+        with contextlib.suppress(*_NOT_THIS_COPY):
             self.prefetch(chosen)
 
     def read_ahead(self, wanted: Iterable[bytes]) -> None:

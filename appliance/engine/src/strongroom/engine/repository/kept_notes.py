@@ -89,7 +89,8 @@ class KeptNotes:
         for one in sorted(self._files, key=lambda one: len(one.notes)):
             if len(one.notes) >= _MERGE_FACTOR * len(notes):
                 break
-            notes |= {name: note for name, note in one.notes.items() if name in there}
+            # What is new stays: a job notes an outcome again that it had noted before.
+            notes = {name: note for name, note in one.notes.items() if name in there} | notes
             merged.append(one)
         # Where there is no room or no right, they are read again by the next process.
         with contextlib.suppress(OSError):

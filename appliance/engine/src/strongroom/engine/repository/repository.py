@@ -21,6 +21,7 @@ from strongroom.base.errors import (
     ObjectMissingError,
     RepositoryExistsError,
     RepositoryNotFoundError,
+    RightError,
     UsageError,
 )
 from strongroom.base.printable import printable
@@ -164,8 +165,11 @@ class Repository:
         RepositoryNotFoundError, WrongKeyError, UnknownFormatError, or DamageError when the
         configuration is not what was written.
         """
-        ahead = store.capability(ListsAhead) if views else None
-        early: tuple[Kind, ...] = ("keys", "snapshots") if isinstance(secret, bytes) else ()
+        # Without a secret one may have to be asked for, and what was listed before would be old.
+        ahead = store.capability(ListsAhead) if views and secret is not None else None
+        early: tuple[Kind, ...] = ("snapshots",)
+        if isinstance(secret, bytes):
+            early = ("keys", "snapshots")
 
         def read() -> bytes:
             return store.get("config", "config")
@@ -326,9 +330,15 @@ class Repository:
         written = write_snapshot(self.store, self.writer, stamped, self.cipher)
         try:
             lease.confirm()
-        except LeaseError:
+        except LeaseError as error:
             # The machine was suspended in between, and a prune ignored our lease.
-            self.store.delete("snapshots", written.id)
+            try:
+                self.store.delete("snapshots", written.id)
+            except RightError:
+                raise LeaseError(
+                    f"{error}; snapshot {written.id[:8]} may lack data, and this key cannot remove "
+                    f"it: run `strongroom forget {written.id[:8]}` where the repository is kept"
+                ) from error
             raise
         return written
 

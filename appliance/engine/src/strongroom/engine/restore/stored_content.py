@@ -30,6 +30,9 @@ class StoredContent:
         self._reader = reader
         # Of each block not yet read, the slots that will be requested, and how often.
         self._expected: dict[bytes, dict[int, int]] = {}
+        # All that were announced, in order, and the place of each there.
+        self._order: list[bytes] = []
+        self._places: dict[bytes, int] = {}
         # Chunks by block and slot, and those of them that will be requested more than once.
         self._ready: dict[bytes, dict[int, bytes | memoryview]] = {}
         self._repeated: dict[tuple[bytes, int], int] = {}
@@ -54,6 +57,8 @@ class StoredContent:
                     slot = slots[part]
                     wanted[slot] = wanted.get(slot, 0) + 1
                 part += count
+        self._order = list(expected)
+        self._places = {block_id: at for at, block_id in enumerate(self._order)}
         self._reader.read_ahead(expected)
 
     def chunk(self, block_id: bytes, slot: int) -> bytes | memoryview:
@@ -85,7 +90,10 @@ class StoredContent:
     def _take_out(self, block_id: bytes) -> dict[int, bytes | memoryview]:
         """Read all announced chunks of a block; damaged ones are left out."""
         wanted = self._expected.pop(block_id)
-        self._reader.load_with_following(chain((block_id,), self._expected))
+        # What was announced before and not asked for is there already, and will not be asked for.
+        following = (self._order[at] for at in range(self._places[block_id] + 1, len(self._order)))
+        waiting = (an_id for an_id in following if an_id in self._expected)
+        self._reader.load_with_following(chain((block_id,), waiting))
         ready: dict[int, bytes | memoryview] = {}
         # Damage is raised, with the name of the file, when the chunk is requested.
         with suppress(DamageError):

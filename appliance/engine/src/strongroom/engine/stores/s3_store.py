@@ -226,9 +226,11 @@ class S3Store:
         self, kinds: Sequence[Kind], meanwhile: Callable[[], _Capability]
     ) -> _Capability:
         """What `meanwhile` gives; the next `list` of each kind gives what is there meanwhile."""
+        # One end for all: a new list of snapshots does not go with an older one of the index.
+        ends = [until for until, _ in self._ahead.values()]
+        until_seconds = min([clock.elapsed_seconds() + _AHEAD_SECONDS, *ends])
 
         def list_one(kind: Kind) -> None:
-            until_seconds = clock.elapsed_seconds() + _AHEAD_SECONDS
             self._ahead[kind] = until_seconds, self._all(kind)
 
         found: list[_Capability] = []

@@ -64,6 +64,7 @@ class LastingStore(RemoteStore):
     false = _repeated(RemoteStore.false)
     owners = _repeated(RemoteStore.owners)
     vouch = _repeated(RemoteStore.vouch)
+    charge = _repeated(RemoteStore.charge)
 
     def writer(self, kind: Kind) -> GatheredWriter:
         """Begin an object that is gathered in memory."""
