@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from kit.virtual_time import ShiftedTime
 from strongroom.base.errors import ConflictError
 from strongroom.base.progress import NullProgress
 from strongroom.director.catalog.incidents import open_incidents
+from strongroom.director.catalog.snapshots import add_snapshots
 from strongroom.director.metrics import repository_metrics
 from strongroom.director.results.runs import Run
 from strongroom.director.results.snapshots import RestoreRequest, Snapshot, SnapshotFilter
@@ -157,6 +159,42 @@ async def test_a_second_store_that_is_offline_for_a_week_costs_only_time(directo
     await director.look()
     assert (await director.copies()).waiting == 0
     assert "copy-late" not in await director.events()
+
+
+@in_loop
+async def test_retention_keeps_what_has_no_copy_yet(director):
+    agent = await director.with_agent(BASE, pool="CopyTo = Offsite; KeepLast = 1")
+    director.lose("offsite")
+    made = []
+    for _ in range(4):
+        made.append(await director.back_up(agent))
+        await director.look()
+        await director.go(DAY)
+    assert [one.id for one in await director.snapshots("main")] == made[::-1]
+    assert (await director.copies()).waiting == 4
+    assert "copy-late" in await director.events()
+    await director.service.commands.forget_snapshot(made[1], OPERATOR)
+    await director.look()
+    assert (await director.copies()).waiting == 3
+    # A second store that is lost for good is given up.
+    director.configure(BASE, pool="KeepLast = 1")
+    await director.restart()
+    agent = await director.agent("web1")
+    newest = await director.back_up(agent)
+    assert [one.id for one in await director.snapshots("main")] == [newest]
+
+
+@in_loop
+async def test_a_storage_that_left_the_configuration_stops_no_copy(director):
+    agent = await director.with_agent(BASE, pool="CopyTo = Offsite")
+    made = await director.back_up(agent)
+    (record,) = await director.snapshots("main")
+    left = replace(record, id="0" * 64, storage="left", server_ns=1)
+    add_snapshots(director.service.context.catalog, [left])
+    await director.look()
+    assert {one.original for one in await director.snapshots("offsite")} == {made}
+    await director.look()
+    assert (await director.copies()).waiting == 0
 
 
 @in_loop

@@ -9,10 +9,12 @@ next backup, or an hour.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.errors import StrongroomError
 from strongroom.config.settings.configuration import DirectorConfiguration
 from strongroom.config.settings.job import copy_job_of
 from strongroom.director.catalog.copies import Backlog, backlogs, newest_copied_ns
@@ -28,6 +30,7 @@ LATE_NS: Final = 2 * 86400 * SECOND_NS
 _AGAIN_SECONDS: Final = 3600.0
 # Pool -> its second storage, and since when it is that.
 _STATE: Final = "copies"
+_log = logging.getLogger(__name__)
 
 
 class CopyQueues:
@@ -46,7 +49,13 @@ class CopyQueues:
         context.copies = tuple(copies for copies, _ in found)
         for copies, waiting in found:
             for backlog in waiting:
-                await self._start(copies, backlog)
+                try:
+                    await self._start(copies, backlog)
+                except StrongroomError as error:
+                    # The copies of other pools do not wait for what is wrong with this one.
+                    _log.warning(
+                        "pool %s is not copied to %s: %s", copies.pool, copies.storage, error
+                    )
 
     async def _start(self, copies: PoolCopies, backlog: Backlog) -> None:
         of = (copies.job, backlog.storage)
@@ -85,7 +94,9 @@ def _read(
         write_state(catalog, _STATE, since)
     found = []
     for pool, storage in targets.items():
-        waiting = backlogs(catalog, pool, storage)
+        # What is in a storage that left the configuration cannot be copied.
+        found_there = backlogs(catalog, pool, storage)
+        waiting = [one for one in found_there if one.storage in configuration.storages]
         behind_ns = max(waiting[0].oldest_ns, since[pool][1]) if waiting else 0
         number = sum(one.number for one in waiting)
         copied_ns = newest_copied_ns(catalog, pool, storage)

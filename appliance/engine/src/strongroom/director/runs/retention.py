@@ -5,7 +5,8 @@ as Keep Within; an explicit Volume Retention adds to the Keep directives of the 
 snapshot is always kept. The snapshots of one job and client in one pool are evaluated together, by
 the director's time of their start, and never by a client's clock. One that lacks a named path
 displaces none that has all of them. Each run has one snapshot, and what a failed run stored
-displaces none: the agent says that it failed, and each failure is repeated.
+displaces none: the agent says that it failed, and each failure is repeated. What Copy To has not
+copied yet is kept until it is; only an operator's request removes it before.
 
 Minimum Retention keeps a snapshot in any case, even against an operator's request; it counts from
 when the store received it, and the storage daemon enforces its own as well.
@@ -31,6 +32,7 @@ from strongroom.base.quantities import counted
 from strongroom.config.settings.configuration import DirectorConfiguration
 from strongroom.config.settings.job import JobSettings
 from strongroom.config.settings.pool import KeepRules, PoolSettings
+from strongroom.director.catalog.copies import uncopied_snapshots
 from strongroom.director.catalog.snapshots import (
     counting_snapshots,
     load_snapshot,
@@ -109,8 +111,20 @@ def apply_retention(
     wanted = [record for record in records if not reasons[record.id]]
     if not wanted:
         return []
+    lines = []
+    target = context.configuration.copy_target(pool_name)
+    if target is not None:
+        uncopied = uncopied_snapshots(context.catalog, pool_name, target.storage, storage)
+        waiting = {one.id for one in uncopied}
+        copied = [one for one in wanted if one.id not in waiting]
+        if more := len(wanted) - len(copied):
+            lines.append(("info", f"{more} more kept until storage {target.storage} has a copy"))
+        if not copied:
+            return lines
+        wanted = copied
     removed, kept = remove_snapshots(context, wanted, pool, "retention")
-    lines = [("info", f"{counted(len(removed), 'snapshot')} of {len(records):,} forgotten")]
+    text = f"{counted(len(removed), 'snapshot')} of {len(records):,} forgotten"
+    lines.insert(0, ("info", text))
     if kept:
         lines.append(("info", f"{len(kept)} more kept by protection or Minimum Retention"))
     return lines
