@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from kit.forged_snapshot import NO_BLOCK, file_row, forge
@@ -110,3 +111,45 @@ def test_at_a_daemon_what_was_stored_is_verified_first(
     ended, log = carried_out(pruning)
     assert (ended.status, ended.error_id) == ("incomplete", "")
     assert any(false.id in line for line in log)
+
+
+def test_what_an_agent_stored_at_the_target_passes_for_no_copy(
+    daemon, appliance, open_as, folder, secret
+):
+    house = new_repository(LocalStore(str(folder / "house")))
+    made = back_up(house.for_client("web1"), FILES)
+    attacker = open_as(daemon.agent("web1"))
+    lie = back_up(attacker, {name: os.urandom(len(data)) for name, data in FILES.items()})
+    false = msgspec.structs.replace(lie, id="", original=f"{house.config.id}:{made.id}")
+    with attacker.lease("web1", os.getpid(), "backup") as lease:
+        forged = attacker.commit(false, lease)
+    copying = CopySnapshots(
+        place=RepositoryAccess(str(folder / "house"), secret),
+        host="boss",
+        target=RepositoryAccess(f"unix:{daemon.socket_path}", secret),
+        snapshots=(made.id,),
+    )
+    for present in (0, 1):
+        ended, _ = carried_out(copying)
+        assert (ended.status, ended.summary["present"]) == ("done", present)
+        ((_, copy),) = ended.summary["copies"]
+        assert copy != forged.id
+        assert read_back(appliance, copy) == FILES
+
+
+def test_a_copy_that_was_found_false_is_replaced(folder, target, secret):
+    house = new_repository(LocalStore(str(folder / "repository")))
+    made = back_up(house.for_client("web1"), FILES)
+    copying = CopySnapshots(
+        place=RepositoryAccess(str(folder / "repository"), secret),
+        host="boss",
+        target=RepositoryAccess(str(folder / "other"), secret),
+        snapshots=(made.id,),
+    )
+    ended, _ = carried_out(copying)
+    ((_, first),) = ended.summary["copies"]
+    ended, _ = carried_out(msgspec.structs.replace(copying, false=(first,)))
+    ((_, second),) = ended.summary["copies"]
+    assert (ended.status, ended.summary["present"]) == ("done", 0)
+    assert second != first
+    assert read_back(target, second) == FILES

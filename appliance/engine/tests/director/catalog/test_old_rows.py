@@ -101,11 +101,18 @@ def test_a_snapshot_that_is_missed_stays_known(catalog):
     assert missed_snapshots(catalog) == missed != []
 
 
-def test_entries_of_copies_go_as_well(catalog):
-    add_snapshots(catalog, [make_snapshot(1), make_snapshot(10, original=f"{1:064x}")])
+def test_entries_of_copies_go_with_the_last_of_the_same_backup(catalog):
+    copies = [make_snapshot(number, original=f"{1:064x}") for number in (10, 11)]
+    add_snapshots(catalog, [make_snapshot(1), *copies, make_snapshot(2)])
     note_removed(catalog, [f"{10:064x}"], 10, "retention")
+    # Without it, the backup would be copied again, only to be removed again.
+    assert remove_old_snapshots(catalog, 100) == 0
+    note_removed(catalog, [f"{1:064x}"], 10, "retention")
     assert remove_old_snapshots(catalog, 100) == 1
-    assert numbers(catalog) == [1]
+    assert numbers(catalog) == [2, 10, 11]
+    note_removed(catalog, [f"{11:064x}"], 10, "retention")
+    assert remove_old_snapshots(catalog, 100) == 2
+    assert numbers(catalog) == [2]
 
 
 @in_loop

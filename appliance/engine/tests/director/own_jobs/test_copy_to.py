@@ -198,6 +198,21 @@ async def test_a_storage_that_left_the_configuration_stops_no_copy(director):
 
 
 @in_loop
+async def test_another_client_cannot_say_that_a_backup_was_copied(director):
+    agent = await director.with_agent(BASE, pool="CopyTo = Offsite")
+    made = await director.back_up(agent)
+    (record,) = await director.snapshots("main")
+    claimed = replace(
+        record, id="0" * 64, client="web2", storage="offsite", original=made, pool="Offsite"
+    )
+    add_snapshots(director.service.context.catalog, [claimed])
+    await director.look()
+    assert {one.client for one in await director.snapshots("offsite")} == {"web1", "web2"}
+    (copy,) = director.repository("offsite").snapshots()
+    assert copy.original.endswith(made)
+
+
+@in_loop
 async def test_what_is_owed_survives_a_restart(director):
     agent = await director.with_agent(BASE, pool="CopyTo = Offsite")
     made = await director.back_up(agent)

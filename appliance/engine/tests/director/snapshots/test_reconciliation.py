@@ -318,6 +318,26 @@ async def test_copies_under_way_are_left_to_their_run(director):
 
 
 @in_loop
+async def test_a_run_that_makes_no_copies_there_leaves_none_out(director):
+    await director.open(NIGHTLY, pool="CopyTo = Offsite")
+    context = director.service.context
+    waiting = Run(id=new_run_id(), job="copying", kind="copy", state="waiting")
+    elsewhere = Run(
+        id=new_run_id(), job="copy-Default", kind="copy", state="running", pool="Default"
+    )
+    add_run(context.catalog, waiting)
+    add_run(context.catalog, elsewhere)
+    copies = {
+        name: made_there(director, name, original=f"{'0' * 32}:{1:064x}")
+        for name in ("main", "offsite")
+    }
+    reconciler = Reconciler(context)
+    result = await context.with_repository(reconciler.reconcile, "main")
+    assert result.entered == (copies["main"],)
+    assert not await context.with_repository(reconciler.reconcile, "offsite")
+
+
+@in_loop
 async def test_the_director_looks_by_itself_and_outlives_a_store_that_is_away(
     director, monkeypatch, caplog
 ):

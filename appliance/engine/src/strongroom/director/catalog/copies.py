@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, case, func, or_, select
+from sqlalchemy import ColumnElement, FromClause, and_, case, func, or_, select, tuple_
 
 from strongroom.base.errors import ConflictError
 from strongroom.director.catalog.database import Catalog
@@ -16,8 +16,14 @@ from strongroom.director.catalog.snapshots import load_snapshot, snapshots_of
 from strongroom.director.catalog.tables import GONE, SNAPSHOTS
 from strongroom.director.results.snapshots import Snapshot
 
-# What a snapshot and all its copies share.
-_IDENTITY = case((SNAPSHOTS.c.original == "", SNAPSHOTS.c.id), else_=SNAPSHOTS.c.original)
+
+def identity_of(table: FromClause) -> ColumnElement[str]:
+    """What a snapshot and all its copies share: the id of the backup."""
+    return case((table.c.original == "", table.c.id), else_=table.c.original)
+
+
+# What a snapshot says that it is a copy of, its client has written: it speaks of no other's.
+_IDENTITY = tuple_(identity_of(SNAPSHOTS), SNAPSHOTS.c.client)
 
 
 class Backlog(NamedTuple):
@@ -93,10 +99,9 @@ def _present(pool: str, target: str) -> list[Any]:
 
 
 def _at(target: str) -> Any:
-    """The identities of what is, or was, at a storage."""
+    """The identities of what is, or was, at a storage, with their clients."""
     there = SNAPSHOTS.alias("there")
-    identity = case((there.c.original == "", there.c.id), else_=there.c.original)
-    return select(identity).where(
+    return select(identity_of(there), there.c.client).where(
         and_(
             there.c.storage == target,
             there.c.false_reason == "",

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import ColumnElement, Delete, Table, and_, case, delete, exists, or_, select, update
 
 from strongroom.base.clock import SECOND_NS
+from strongroom.director.catalog.copies import identity_of
 from strongroom.director.catalog.database import Catalog, Changed, note_stale
 from strongroom.director.catalog.state import read_state, write_state
 from strongroom.director.catalog.tables import (
@@ -49,7 +50,7 @@ def remove_old_runs(catalog: Catalog, before_ns: int) -> int:
 
 def remove_old_snapshots(catalog: Catalog, before_ns: int) -> int:
     """Remove what is known of snapshots that were removed before then; returns how many."""
-    newer = SNAPSHOTS.alias("newer")
+    newer, there = SNAPSHOTS.alias("newer"), SNAPSHOTS.alias("there")
     same = ("client", "job", "storage", "level", "original")
     has_newer = exists().where(
         *(newer.c[name] == SNAPSHOTS.c[name] for name in same),
@@ -65,8 +66,10 @@ def remove_old_snapshots(catalog: Catalog, before_ns: int) -> int:
     old = and_(
         SNAPSHOTS.c.removed_ns != 0,
         SNAPSHOTS.c.removed_ns < before_ns,
-        # Nothing goes by copies that are no more.
+        # Nothing goes by copies that are no more, but that they are not to be made again while
+        # there is something to make them from.
         or_(has_newer, SNAPSHOTS.c.original != ""),
+        SNAPSHOTS.c.original.not_in(select(identity_of(there)).where(there.c.removed_ns == 0)),
     )
     return _delete(catalog, delete(SNAPSHOTS).where(old))
 

@@ -26,6 +26,7 @@ from strongroom.director.results.snapshots import Snapshot
 from strongroom.director.runs.requests import RunRequest
 from strongroom.director.snapshots.verdicts import walked
 from strongroom.engine.repository.snapshots import read_snapshot
+from strongroom.engine.stores.capabilities import stored_by_agents
 
 
 def planned_copies(context: DirectorContext, record: Run) -> tuple[CopyTarget, list[Snapshot]]:
@@ -54,7 +55,8 @@ def _selected(
     """What the job selects and the target Storage has no copy of. Raises UsageError."""
     kind = job.selection_type or "PoolUncopiedJobs"
     present = present_snapshots(context.catalog, storage=record.storage)
-    copied = {one.original for one in present_snapshots(context.catalog, storage=target)}
+    there = present_snapshots(context.catalog, storage=target)
+    copied = {(one.original, one.client) for one in there}
     pattern = re.compile(job.selection_pattern or ".*")
     tests: dict[str, Callable[[Snapshot], object]] = {
         "PoolUncopiedJobs": lambda one: one.pool == record.pool,
@@ -64,7 +66,8 @@ def _selected(
     if kind not in tests:
         known = ", ".join(tests)
         raise UsageError(f"a copy job selects by {known}, not by {kind}: Strongroom has no volumes")
-    return [one for one in present if tests[kind](one) and (one.original or one.id) not in copied]
+    chosen = [one for one in present if tests[kind](one)]
+    return [one for one in chosen if (one.original or one.id, one.client) not in copied]
 
 
 class EnteredCopies(NamedTuple):
@@ -95,8 +98,12 @@ def enter_copies(
         return EnteredCopies(0, {})
     repository = context.repositories.open(target)
     try:
+        owned = stored_by_agents(repository.store)
+        refused = {copy: "an agent stored it" for _, copy in pairs if copy in owned}
         records = []
         for original_id, copy_id in pairs:
+            if copy_id in refused:
+                continue
             copy = read_snapshot(repository.store, repository.key, copy_id)
             records.append(
                 replace(
@@ -114,5 +121,5 @@ def enter_copies(
     finally:
         repository.close()
     sound, faults = walked(context, target, records)
-    faults |= {one.id: one.false_reason for one in sound if one.false_reason}
+    faults |= refused | {one.id: one.false_reason for one in sound if one.false_reason}
     return EnteredCopies(add_snapshots(context.catalog, sound), faults)

@@ -36,11 +36,13 @@ class RestoreSample(OwnJob, frozen=True, kw_only=True, tag="restore-sample"):
 class CopySnapshots(OwnJob, frozen=True, kw_only=True, tag="copy-snapshots"):
     """Copy snapshots to another repository.
 
-    The end's summary has `copies`: [original, copy], also of those that were there already.
+    The end's summary has `copies`: [original, copy], also of those that were there already. false:
+    those of the target that the catalog knows to be false.
     """
 
     target: RepositoryAccess
     snapshots: tuple[str, ...]
+    false: tuple[str, ...] = ()
 
 
 class Sharing(msgspec.Struct, frozen=True):

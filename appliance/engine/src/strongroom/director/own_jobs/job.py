@@ -35,7 +35,11 @@ from strongroom.engine.prune.prune_options import PruneReport
 from strongroom.engine.repository.object_owners import ObjectOwners
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import SetAside, set_aside_text
-from strongroom.engine.stores.capabilities import KeepsJudgements, found_false
+from strongroom.engine.stores.capabilities import (
+    KeepsJudgements,
+    found_false,
+    stored_by_agents,
+)
 from strongroom.net.control.messages import RunEnded
 from strongroom.service.job_process.program import JobInput, JobOutput, give_way, run_program
 from strongroom.service.job_process.retry import persist
@@ -148,11 +152,13 @@ def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> RunE
         listed = repository.snapshots(SetAside())
         present = {one.id: one for one in listed if one.id not in false}
         wanted = [present[name] for name in job.snapshots if name in present]
-        missing, there = to_be_copied(repository, target, wanted)
+        # A compromised agent could store what passes for a copy, and keep the true one away.
+        ignored = found_false(target.store) | stored_by_agents(target.store) | {*job.false}
+        missing, there = to_be_copied(repository, target, wanted, ignored)
         # Also those of a run that was killed before it could report them.
         copies = [[original.id, copy.id] for original, copy in there]
         stored_bytes = 0
-        options = CopyOptions(host=job.host)
+        options = CopyOptions(host=job.host, ignored=ignored)
         with output.shown_progress("copy") as progress:
             for copied in copy_snapshots(repository, target, missing, options, progress, set_aside):
                 stored_bytes += copied.stored_bytes

@@ -27,7 +27,7 @@ from strongroom.config.settings.admin_commands import AdminCommand, AdminVerb, p
 from strongroom.config.settings.levels import VERIFY_SAMPLE
 from strongroom.director.catalog.clients import load_clients
 from strongroom.director.catalog.retry import survive
-from strongroom.director.catalog.snapshots import add_snapshots
+from strongroom.director.catalog.snapshots import add_snapshots, false_snapshots
 from strongroom.director.catalog.upkeep import remove_old_runs, remove_old_snapshots
 from strongroom.director.context import DirectorContext
 from strongroom.director.own_jobs.catalog_copies import (
@@ -108,10 +108,12 @@ class OwnJobs:
         (storage, pool), chosen = await survive(context.in_thread, planned_copies, context, record)
         if not chosen:
             return Ending("done", lines=(("info", "there is nothing to copy"),))
+        false = await survive(context.ask, false_snapshots)
         description = CopySnapshots(
             **self._repository(record.storage),
             target=context.repositories.place(storage),
             snapshots=tuple(one.id for one in chosen),
+            false=tuple(one.id for one in false if one.storage == storage),
         )
         await runs.say(active, "info", f"copies {counted(len(chosen), 'snapshot')} to {storage}")
         ended = await run_own_job(description, active, runs)

@@ -45,6 +45,7 @@ from strongroom.director.catalog.snapshots import (
 from strongroom.director.catalog.tables import GONE
 from strongroom.director.context import DirectorContext
 from strongroom.director.results.access import Actor
+from strongroom.director.results.runs import Run
 from strongroom.director.results.snapshots import Snapshot
 from strongroom.director.shown_text import shown
 from strongroom.director.snapshots.confirmation import (
@@ -65,11 +66,10 @@ from strongroom.director.snapshots.entering import (
     run_of,
 )
 from strongroom.director.snapshots.verdicts import changed_verdicts, walked
-from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import SetAside
 from strongroom.engine.repository.snapshots import Snapshot as StoredSnapshot
 from strongroom.engine.repository.snapshots import list_snapshots
-from strongroom.engine.stores.capabilities import KnowsOwners
+from strongroom.engine.stores.capabilities import stored_by_agents
 
 _MOST_NAMED: Final = 20
 
@@ -175,8 +175,8 @@ def reconcile(
             )
             refused = _impossible(found)
             refused |= {name: problem for (_, name), problem in unread.problems.items()}
-            owned = frozenset() if rebuilds else _stored_by_agents(repository, found)
-            busy = frozenset() if rebuilds else _under_way(context, found)
+            owned = frozenset() if rebuilds else stored_by_agents(repository.store)
+            busy = frozenset() if rebuilds else _under_way(context, storage, found)
             for one in found:
                 if one.id in refused or one.id in busy:
                     continue
@@ -255,23 +255,28 @@ def _late(
     return record_of(snapshot, run, start_of(snapshot, run), received_at(snapshot, stored_ns))
 
 
-def _stored_by_agents(repository: Repository, found: list[StoredSnapshot]) -> frozenset[str]:
-    knowing = repository.store.capability(KnowsOwners)
-    owners = {} if knowing is None else knowing.owners("snapshots")
-    return frozenset(one.id for one in found if "" not in owners.get(one.id, {""}))
-
-
 def _false_time(snapshot: StoredSnapshot) -> str:
     is_time = is_count(snapshot.start_ns) and is_count(snapshot.server_ns or snapshot.end_ns)
     return "" if is_time else "has an impossible time"
 
 
-def _under_way(context: DirectorContext, found: list[StoredSnapshot]) -> frozenset[str]:
+def _under_way(
+    context: DirectorContext, storage: str, found: list[StoredSnapshot]
+) -> frozenset[str]:
     """Snapshots of runs that will add them themselves."""
     runs = unfinished_runs(context.catalog)
     ids = {run.id for run in runs}
-    copies = any(run.kind == "copy" for run in runs)
+    copies = any(_may_copy_to(context, run, storage) for run in runs)
     return frozenset(one.id for one in found if (copies if one.original else run_tag(one) in ids))
+
+
+def _may_copy_to(context: DirectorContext, run: Run, storage: str) -> bool:
+    """Whether a run may be making copies in a storage; one that waits to be tried again is not."""
+    if (run.kind, run.state) != ("copy", "running"):
+        return False
+    job = context.configuration.jobs.get(run.job)
+    target = context.configuration.copy_target(run.pool) if job and job.is_of_pool else None
+    return target is None or target.storage == storage
 
 
 def _log_each(storage: str, names: Iterable[str], texts: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ are compared row by row to map its references.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,10 +43,14 @@ _QUEUE_BLOCKS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
-    """compression: of the blocks written. host: named in the lease."""
+    """compression: of the blocks written. host: named in the lease.
+
+    ignored: snapshots of the target from which nothing is taken over, as `to_be_copied` has them.
+    """
 
     host: str
     compression: Compression = parse_compression("auto")  # noqa: RUF009 - it is immutable
+    ignored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +81,20 @@ def _alike(repository: Repository, snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def to_be_copied(
-    source: Repository, target: Repository, wanted: Iterable[Snapshot]
+    source: Repository,
+    target: Repository,
+    wanted: Iterable[Snapshot],
+    ignored: Collection[str] = (),
 ) -> tuple[list[Snapshot], list[tuple[Snapshot, Snapshot]]]:
     """Those of `wanted` that the target does not have, the oldest first; the others with theirs.
 
-    Raises UsageError when both repositories are the same. What of the target cannot be read counts
-    as not there.
+    ignored: ids of snapshots of the target that count as not there, as does what cannot be read of
+    it. Raises UsageError when both repositories are the same.
     """
     if source.config.id == target.config.id:
         raise UsageError("source and target are the same repository")
-    there = {_alike(target, one): one for one in target.snapshots(SetAside(), anew=True)}
+    listed = target.snapshots(SetAside(), anew=True)
+    there = {_alike(target, one): one for one in listed if one.id not in ignored}
     missing: list[Snapshot] = []
     present: list[tuple[Snapshot, Snapshot]] = []
     distinct = {snapshot.id: snapshot for snapshot in wanted}.values()
@@ -182,7 +190,7 @@ class SnapshotCopier:
         self._read_bytes = 0
         self._listed = [one for one in source.snapshots(SetAside()) if one.owner == owner]
         self._identities = {snapshot.id: identity(source, snapshot) for snapshot in self._listed}
-        there = target.snapshots(SetAside())
+        there = [one for one in target.snapshots(SetAside()) if one.id not in options.ignored]
         self._copies = {identity(target, snapshot): snapshot.id for snapshot in there}
 
     def run(self, missing: Sequence[Snapshot]) -> Iterator[CopiedSnapshot]:

@@ -218,3 +218,10 @@ def found_false(store: Store) -> frozenset[str]:
     """Ids of snapshots that were found false, as far as the store knows and tells. StoreError."""
     judge = store.capability(KeepsJudgements)
     return frozenset() if judge is None else judge.false("snapshots")
+
+
+def stored_by_agents(store: Store) -> frozenset[str]:
+    """Ids of snapshots that only agents stored, as far as the store knows. RightError."""
+    knowing = store.capability(KnowsOwners)
+    owners = {} if knowing is None else knowing.owners("snapshots")
+    return frozenset(name for name, names in owners.items() if "" not in names)
