@@ -110,10 +110,10 @@ AGENT_EDITS = [
     ),
     Edit(
         "strongroom_maximum_bandwidth",
-        "30 mb/s",
+        "500 kb/s",
         CLIENT,
-        {"agent.last run.maximum_bandwidth": 30_000_000},
-        {"Job {host}.Maximum Bandwidth": 30_000_000},
+        {"agent.last run.maximum_bandwidth": 500_000},
+        {"Job {host}.Maximum Bandwidth": 500_000},
     ),
     Edit(
         "strongroom_tls_enable",

@@ -9,11 +9,14 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from strongroom.engine.content.ciphers import BlockCipher
 from strongroom.engine.repository.keys.owners import ContentKeys
-from strongroom.engine.repository.packs import BlockEntry
+
+if TYPE_CHECKING:
+    # It imports numpy, which a list of snapshots does not need.
+    from strongroom.engine.repository.packs import BlockEntry
 
 _PACKS_KEPT = 64
 _LISTS_KEPT = 64
