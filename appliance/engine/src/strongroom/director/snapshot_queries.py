@@ -62,6 +62,10 @@ class SnapshotQueries:
         """The clients, or the jobs, that the catalog has snapshots of."""
         return await self._context.ask(names_of_snapshots, kind)
 
+    async def copies(self, record: Snapshot) -> list[Snapshot]:
+        """What is the same backup and is there, elsewhere, the newest copy first."""
+        return await self._context.ask(other_copies, record)
+
     async def list_files(
         self, snapshot_id: str, path: bytes = b"", after: bytes = b"", limit: int = 1000
     ) -> FilePage:
@@ -93,7 +97,7 @@ class SnapshotQueries:
         as given.
         """
         record = await self._record(snapshot_id)
-        for one in (record, *await self._context.ask(other_copies, record)):
+        for one in (record, *await self.copies(record)):
             with suppress(StrongroomError):
                 return await self._context.with_repository(self._browser.followed, one, paths)
         return tuple(paths)

@@ -1,9 +1,14 @@
 """Who may start a restore may see and end that very run; who may not starts none."""
 
+from dataclasses import replace
+
 import pytest
 
 from kit.director_server import CONFIGURATION
 from kit.simulated_agent import SimulatedAgent
+from strongroom.director.catalog.database import open_catalog
+from strongroom.director.catalog.runs import load_run
+from strongroom.director.catalog.snapshots import add_snapshots, load_snapshot
 from strongroom.net.control.messages import StartRestore
 from strongroom.net.control.restore_orders import check_order
 
@@ -163,3 +168,17 @@ def test_a_restore_job_may_keep_privileges_for_those_who_have_the_right(configur
     assert sent_privileges(director, "admin", job="put-elsewhere") is False
     assert sent_privileges(director, "ann", job="put-back") is None
     assert sent_privileges(director, "ann", job="put-back", keep_privileges=False) is False
+
+
+@pytest.mark.parametrize(("who", "seen"), [("ann", ["short"]), ("admin", ["long", "short"])])
+def test_a_copy_that_may_not_be_seen_takes_no_place_of_its_snapshot(configured, who, seen):
+    director = configured()
+    made = director.snapshots[0].id
+    catalog = open_catalog(f"sqlite:///{director.folder}/state/main.sqlite")
+    record = load_snapshot(catalog, made)
+    pools = {f"{number:064x}": name for number, name in enumerate(("long", "short"))}
+    copies = [replace(record, id=one, original=made, pool=name) for one, name in pools.items()]
+    add_snapshots(catalog, copies)
+    with director.client(who) as api:
+        run = load_run(catalog, asked_for(api, director).json()["id"])
+    assert sorted(pools[one] for one in run.request["copies"]) == seen

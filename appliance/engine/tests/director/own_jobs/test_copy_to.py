@@ -9,15 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from kit.director_with_repositories import PASSPHRASE, Place, rebuild_catalog
-from kit.tiny_backup import CHEAP
+from kit.tiny_backup import CHEAP, back_up
 from kit.virtual_time import ShiftedTime
 from strongroom.base.errors import ConflictError
 from strongroom.base.progress import NullProgress
 from strongroom.director.catalog.incidents import open_incidents
 from strongroom.director.catalog.snapshots import add_snapshots
+from strongroom.director.catalog.tables import SNAPSHOTS
 from strongroom.director.metrics import repository_metrics
 from strongroom.director.results.runs import Run
 from strongroom.director.results.snapshots import RestoreRequest, Snapshot, SnapshotFilter
@@ -286,6 +288,9 @@ async def test_a_first_store_that_is_lost_is_restored_from_the_second(director):
     (copy,) = await director.snapshots("offsite")
     request = RestoreRequest(snapshot=made, target=b"/tmp/back")
     director.lose("main")
+    unseen = await director.service.commands.start_restore(replace(request, copies=()), OPERATOR)
+    await director.settle()
+    assert await director.state(unseen.id) == "failed"
     run = await director.service.commands.start_restore(request, OPERATOR)
     await director.settle()
     order = agent.order(StartRestore)
@@ -298,6 +303,25 @@ async def test_a_first_store_that_is_lost_is_restored_from_the_second(director):
     director.make_anew("main")
     reconcile(director.service.context, "main")
     assert (await director.service.snapshots.restorable(made)).id == copy.id
+
+
+@in_loop
+async def test_no_copy_hides_that_a_snapshot_is_of_another_client(director):
+    agent = await director.with_agent(BASE + client("web2"))
+    made = await director.back_up(agent)
+    catalog = director.service.context.catalog
+    (record,) = await director.snapshots("main")
+    with director.repository("offsite").for_client("web2") as theirs:
+        copy = back_up(theirs, {b"file": b"content"})
+    copied = replace(record, id=copy.id, client="web2", storage="offsite", original=made)
+    add_snapshots(catalog, [copied])
+    catalog.change(update(SNAPSHOTS).where(SNAPSHOTS.c.id == made).values(client="web2"))
+    await director.agent("web2")
+    request = RestoreRequest(snapshot=made, target=b"/tmp/back")
+    run = await director.service.commands.start_restore(request, OPERATOR)
+    await director.settle()
+    ended = await director.run(run.id)
+    assert (ended.state, ended.error_id) == ("failed", "damage")
 
 
 @in_loop

@@ -263,8 +263,10 @@ async def permitted_restore(wanted: NewRestore, asked: ApiRequest) -> RestoreReq
         keeps_privileges = bool(job) and asked.director.configuration.job(job).keep_privileges
     if keeps_privileges:
         asked.rights.require_command("keep-privileges")
+    copies = await asked.director.snapshots.copies(found)
     return RestoreRequest(
         snapshot=found.id,
+        copies=tuple(one.id for one in copies if asked.may_see(one)),
         paths=paths,
         subpath=subpath,
         job=job,

@@ -47,6 +47,10 @@ _MODE_OF_OTHERS = 0o007
 _log = logging.getLogger(__name__)
 
 
+class ForeignSnapshotError(DamageError):
+    """The snapshot is of another client than the catalog says: an agent lied about it."""
+
+
 class RepositoryAccess(msgspec.Struct, frozen=True):
     """Where a repository is, and the file with its passphrase ("": it has none)."""
 
@@ -167,10 +171,10 @@ def read_passphrase(place: RepositoryAccess) -> bytes | None:
 
 
 def own_snapshot(repository: Repository, record: Snapshot) -> StoredSnapshot:
-    """The snapshot of a record. Raises DamageError if it is another client's, and as reading."""
+    """The snapshot of a record. Raises ForeignSnapshotError, and as reading."""
     snapshot = repository.snapshot(record.id)
     if fault := foreign(snapshot, record):
-        raise DamageError(f"{fault}; find out what that agent did")
+        raise ForeignSnapshotError(f"{fault}; find out what that agent did")
     return snapshot
 
 

@@ -167,7 +167,8 @@ class RestoreRequest:
     overwrite: of engine.restore_options.Overwrite, "" for the restore job's setting.
     maximum_bytes_per_second: 0 is no limit. where: the Where ACLs of the caller, which the agent
     checks against the resolved target (StartRestore). keeps_privileges: also where the files did
-    not come from.
+    not come from. copies: those of the snapshot that the caller may see, which may be taken in its
+    place; None: all.
     """
 
     snapshot: str
@@ -185,3 +186,4 @@ class RestoreRequest:
     maximum_bytes_per_second: int = 0
     where: tuple[tuple[str, ...], ...] = ()
     keeps_privileges: bool = False
+    copies: tuple[str, ...] | None = None

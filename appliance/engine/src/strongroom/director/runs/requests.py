@@ -54,6 +54,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     companion_depth: int = 0
     listing: bool = False
     snapshot: str = ""
+    copies: tuple[str, ...] | None = None
     paths: tuple[str, ...] = ()
     subpath: str = ""
     target: str = ""
@@ -287,6 +288,7 @@ def new_restore(
         requested_by=requested_by,
         request=RunRequest(
             snapshot=snapshot.id,
+            copies=wanted.copies,
             paths=tuple(path.hex() for path in paths),
             subpath=subpath.hex(),
             target=target.hex(),

@@ -227,7 +227,7 @@ def _restore(context: DirectorContext, record: Run) -> StartMessage:
     paths = [bytes.fromhex(path) for path in request.paths]
     subpath = bytes.fromhex(request.subpath)
     wanted = [subpath] if subpath else paths
-    snapshot, opened = open_any(context, snapshot, record.client, wanted)
+    snapshot, opened = open_any(context, snapshot, record.client, wanted, request.copies)
     ticket, grant, _ = opened
     target = bytes.fromhex(request.target)
     options = RestoreChoices(

@@ -21,7 +21,11 @@ from strongroom.base.printable import printable
 from strongroom.director.catalog.clients import generation_of
 from strongroom.director.catalog.copies import other_copies
 from strongroom.director.context import DirectorContext
-from strongroom.director.repositories.access import own_snapshot, require_sound
+from strongroom.director.repositories.access import (
+    ForeignSnapshotError,
+    own_snapshot,
+    require_sound,
+)
 from strongroom.director.results.snapshots import Snapshot
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.restore_ticket import make_ticket
@@ -60,18 +64,25 @@ class OpenedSnapshot(NamedTuple):
 
 
 def open_any(
-    context: DirectorContext, snapshot: Snapshot, agent: str, paths: list[bytes]
+    context: DirectorContext,
+    snapshot: Snapshot,
+    agent: str,
+    paths: list[bytes],
+    copies: tuple[str, ...] | None,
 ) -> tuple[Snapshot, OpenedSnapshot]:
     """The snapshot, or the first of its copies that can be read. Blocks.
 
-    Where none can, raises what the snapshot itself raises.
+    copies: ids of those that may be taken; None: all. Where none can, raises what the snapshot
+    itself raises.
     """
     try:
         return snapshot, open_for(context, snapshot, agent, paths)
-    except (CatalogError, ConflictError, FalseSnapshotError):
+    except (CatalogError, ConflictError, FalseSnapshotError, ForeignSnapshotError):
         raise
     except (StrongroomError, OSError) as error:
         for copy in other_copies(context.catalog, snapshot):
+            if copies is not None and copy.id not in copies:
+                continue
             try:
                 opened = open_for(context, copy, agent, paths)
             except (StrongroomError, OSError):
@@ -87,7 +98,7 @@ def open_for(
 ) -> OpenedSnapshot:
     """Ticket (stored in the repository) and grant for an agent to read paths of a snapshot.
 
-    DamageError for one that is not of the client that the catalog says.
+    ForeignSnapshotError for one that is not of the client that the catalog says.
     """
     from strongroom.net.identities.statements import sign_statement
 
