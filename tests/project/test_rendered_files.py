@@ -253,7 +253,7 @@ def test_with_a_repository_in_a_bucket_the_storage_daemon_writes_to_no_folder_mo
 
 
 def test_every_variable_of_the_appliance_is_tried():
-    # No file is rendered of the packages that it serves (the scenario `upgrade` tries them), nor of keys: they are copied.
+    # Of packages that it serves no file is rendered (the scenario `upgrade` tries them), nor of keys, which are copied.
     others = {"state", "packages", "packages_key", "store_keys"}
     tried = {one[0] for one in APPLIANCE_CHANGES} | {f"strongroom_appliance_{name}" for name in others}
     assert tried == set(APPLIANCE.options)
