@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from strongroom.config.language.grammar import shape_of
 from strongroom.config.table.schema import DirectiveSpec, ResourceSpec, schema
-from strongroom.config.table.types import KEYWORDS, MESSAGE_TYPES, OPTION_KEYWORDS, OWN_KEYWORDS
+from strongroom.config.table.types import MESSAGE_TYPES, OPTION_KEYWORDS, OWN_KEYWORDS, VALUE_TYPES
 from strongroom.config.trees.printer import quoted
 from strongroom.config.values.forms import form_of
 from strongroom.config.values.notice_events import EVENT_WORDS
@@ -101,8 +101,8 @@ def values(draw: Any, spec: DirectiveSpec) -> str:
         return fixed.get(spec.name) or draw(st.sampled_from(words))
     if kind == "KTLS":
         return draw(st.sampled_from(["yes", "no", "auto", "require"]))
-    if kind in KEYWORDS:
-        return draw(st.sampled_from(KEYWORDS[kind]))
+    if words := VALUE_TYPES[kind].words:
+        return draw(st.sampled_from(words))
     if kind == "ACL":
         entry = st.from_regex(r"\A[A-Za-z0-9!*.:_/-]{1,12}\Z")
         return ", ".join(quoted(one) for one in draw(st.lists(entry, min_size=1, max_size=4)))

@@ -20,9 +20,9 @@ from strongroom.config.resolve import resolve
 from strongroom.config.settings.client import client_knobs
 from strongroom.config.table.schema import DirectiveSpec, key_of, schema
 from strongroom.config.table.types import (
-    KEYWORDS,
     OPTION_KEYWORDS,
     OWN_KEYWORDS,
+    VALUE_TYPES,
     read_table,
 )
 from strongroom.config.trees.loader import LoadOptions, load_text
@@ -161,7 +161,7 @@ def test_words_are_those_that_configuration_and_engine_know() -> None:
     for name in ("Compression", "Signature"):
         known = {word.lower() for word in (*OPTION_KEYWORDS[name], *OWN_KEYWORDS[name])}
         assert known == set(knob_named(name.lower()).words)
-    assert set(knob_named("ktls").words) == set(KEYWORDS["KTLS"]) - {"true", "false"}
+    assert set(knob_named("ktls").words) == set(VALUE_TYPES["KTLS"].words) - {"true", "false"}
     assert set(knob_named("signature").words) == set(signature_names())
     for word in knob_named("compression").words:
         if word != "lzo":  # is not installed everywhere
