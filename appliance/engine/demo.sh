@@ -90,7 +90,7 @@ rm -rf "$work/restored"
 
 say "6. Damage: 4 bytes in the middle of one pack of a copy of the repository"
 cp -a "$STRONGROOM_REPOSITORY" "$work/damaged"
-pack=$(find "$work/damaged/packs" -type f -printf '%s %p\n' | sort -rn | head -1 | cut -d' ' -f2-)
+pack=$(find "$work/damaged/packs" -type f -printf '%s %p\n' | sort -rn | sed -n '1s/^[0-9]* //p')
 chmod u+w "$pack"
 printf 'oops' | dd of="$pack" bs=1 seek=$(($(stat -c %s "$pack") / 2)) conv=notrunc status=none
 if show strongroom check --read-data --repo "$work/damaged"; then
@@ -120,7 +120,7 @@ if [ -x "$(dirname "$python")/weed" ]; then
     say "9. A second copy in an object store, read back from there"
     show strongroom init --repo "$place"
     show strongroom copy --from-repo "$STRONGROOM_REPOSITORY" --repo "$place"
-    file=$(cd "$folder" && find . -xdev -type f -size +1k -printf '%P\n' | LC_ALL=C sort | head -1)
+    file=$(cd "$folder" && find . -xdev -type f -size +0 -readable -printf '%P\n' | LC_ALL=C sort | sed -n 1p)
     show strongroom restore "latest:$folder/$file" --repo "$place" --target "$work/one"
     cmp "$folder/$file" "$work/one/$(basename "$file")"
     echo "    cmp: the same bytes"

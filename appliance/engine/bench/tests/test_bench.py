@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from kit.descriptors import many_descriptors
 from strongroom.cli.measure.testbed import command as command_module
 from strongroom.cli.measure.testbed.command import (
     CommandError,
@@ -357,6 +358,11 @@ def test_a_command_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch) -
         time.sleep(0.05)
     assert state in ("gone", "Z")
     measure(["true"], os.environ, tmp_path, tmp_path / "log", 60)
+
+
+def test_a_command_is_stopped_in_time_however_many_files_are_open(tmp_path: Path) -> None:
+    with many_descriptors(), pytest.raises(CommandTimeoutError):
+        measure(["sleep", "1234"], os.environ, tmp_path, tmp_path / "log", 0.3)
 
 
 def test_of_a_stopped_command_nothing_continues(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ import logging
 import os
 import pty
 import re
-import select
 import shutil
 import signal
 import stat
@@ -29,6 +28,7 @@ import pytest
 from kit.agent_site import AgentSite
 from kit.command import PASSPHRASE, Command
 from kit.connections import House
+from kit.descriptors import is_readable
 from kit.director_server import RunningDirector
 from kit.hostile_director import HostileDirector
 from kit.json_output import objects_of
@@ -579,8 +579,7 @@ def on_a_terminal(words: list[str], environment: dict[str, str], keys: list[str]
     deadline = time.monotonic() + PATIENCE_SECONDS
     try:
         while time.monotonic() < deadline:
-            ready = select.select([terminal], [], [], 0.2)[0]
-            if ready:
+            if is_readable(terminal, 0.2):
                 try:
                     data = os.read(terminal, 1 << 16)
                 except OSError:

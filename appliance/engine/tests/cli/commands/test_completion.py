@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from kit.descriptors import many_descriptors
 from kit.ports import free_port
 from strongroom.base.errors import EXIT_DONE, UsageError
-from strongroom.cli.commands.completion import SHELLS
+from strongroom.cli.commands.completion import SHELLS, names_of
 from strongroom.cli.main import COMMANDS
+from strongroom.cli.settings import Settings
 
 PROGRAMS = str(Path(sys.executable).parent)
 
@@ -166,6 +168,12 @@ def test_a_director_that_does_not_answer_costs_two_seconds(strongroom):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     # Its client waits a minute; the machine may be slow.
     assert took < 40
+
+
+def test_names_are_found_however_many_files_are_open(site):
+    settings = Settings(str(site.command.repository), *[None] * 5, False, False, 0)
+    with many_descriptors():
+        assert names_of("snapshots", ("ls",), "latest", settings) == ["latest"]
 
 
 def test_names_that_a_shell_could_take_for_commands_are_left_out(strongroom, tmp_path):

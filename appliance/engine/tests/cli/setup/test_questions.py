@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import pty
-import select
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from kit.descriptors import is_readable
 
 PATIENCE_SECONDS = 300.0
 OVERLAYS = """
@@ -73,7 +74,7 @@ class Dialogue:
         return os.waitstatus_to_exitcode(status)
 
     def _read(self) -> bool:
-        if not select.select([self._terminal], [], [], PATIENCE_SECONDS)[0]:
+        if not is_readable(self._terminal, PATIENCE_SECONDS):
             raise AssertionError(f"nothing for minutes after {self.shown!r}")
         try:
             data = os.read(self._terminal, 65536)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.descriptors import is_readable
 from kit.tiny_backup import new_repository
 from strongroom.base.progress import NullProgress
 from strongroom.engine.backup.backup import back_up
@@ -51,8 +51,7 @@ class GatedStream:
     def readinto(self, buffer: memoryview) -> int:
         half = self.size_bytes // 2
         if self.gate >= 0 and self.given == half:
-            ready, _, _ = select.select([self.gate], [], [], PATIENCE_SECONDS)
-            assert ready, "no one heard of the first half"
+            assert is_readable(self.gate, PATIENCE_SECONDS), "no one heard of the first half"
         end = half if self.given < half else self.size_bytes
         count = min(len(buffer), end - self.given)
         buffer[:count] = bytes(count)

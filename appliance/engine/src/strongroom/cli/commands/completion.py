@@ -128,10 +128,13 @@ def _within(seconds: float, find: Callable[[], list[str]]) -> list[str]:
     os.close(writing)
     data = b""
     end = clock.elapsed_seconds() + seconds
+    # Not select, which refuses descriptors above 1023.
+    readable = select.poll()
+    readable.register(reading, select.POLLIN)
     with open(reading, "rb", buffering=0) as pipe:
         while len(data) < _MOST_BYTES:
             left = end - clock.elapsed_seconds()
-            if left <= 0 or not select.select([pipe], [], [], left)[0]:
+            if left <= 0 or not readable.poll(left * 1000):
                 data = b""
                 break
             if not (more := pipe.read(1 << 16)):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import select
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kit.descriptors import is_readable
 from strongroom.engine.backup.shards.scan_folders import Place, Places, ScanPlan
 from strongroom.engine.backup.shards.scan_pace import Pace, ShardPace, SharedPace
 from strongroom.engine.backup.shards.scan_threads import Lot, ScanPool, Steps, run_here
@@ -54,7 +54,7 @@ def test_a_file_system_that_makes_wait_gets_threads_in_the_midst_of_a_directory(
     pool = ScanPool(pace_of())
     pool.begin(steps, *rest)
     while pool.running:
-        select.select([pool.descriptor], [], [])
+        is_readable(pool.descriptor)
         pool.proceed()
     # Nothing was left out or done twice.
     assert seen == list(range(LOTS * CALLS))

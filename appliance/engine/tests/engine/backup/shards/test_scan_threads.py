@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import threading
 from array import array
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kit.descriptors import is_readable
 from strongroom.engine.backup.shards.scan_pace import (
     ATTRIBUTES,
     EXAMINE,
@@ -31,7 +31,7 @@ from strongroom.engine.backup.shards.scan_threads import (
 
 def drive(pool: ScanPool) -> None:
     while pool.running:
-        select.select([pool.descriptor], [], [], 10)
+        is_readable(pool.descriptor, 10)
         pool.proceed()
 
 
@@ -228,7 +228,7 @@ def test_threads_that_the_system_refuses_are_done_without(monkeypatch: pytest.Mo
     for _ in range(100):
         if not pool.running:
             break
-        select.select([pool.descriptor], [], [], 1)
+        is_readable(pool.descriptor, 1)
         pool.proceed()
     assert done == 80
     assert not pool.running

@@ -176,7 +176,10 @@ def _reap_orphans(strangers: AbstractSet[int]) -> float:
 def _ends_within(pid: int, seconds: float) -> bool:
     descriptor = os.pidfd_open(pid)
     try:
-        return bool(select.select([descriptor], [], [], seconds)[0])
+        # Not select, which refuses descriptors above 1023.
+        ending = select.poll()
+        ending.register(descriptor, select.POLLIN)
+        return bool(ending.poll(seconds * 1000))
     finally:
         os.close(descriptor)
 
