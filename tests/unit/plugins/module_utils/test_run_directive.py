@@ -40,7 +40,7 @@ def taken(texts):
 
 def test_a_run_is_what_the_engine_takes():
     chosen = random.Random(7)
-    texts = {" ".join(chosen.choices(PARTS, k=chosen.randint(1, 5))) for _ in range(3000)}
+    texts = {" ".join(chosen.choices(PARTS, k=chosen.randint(1, 5))) for number in range(3000)}
     texts |= {" ".join([one, "at 21:00"]) for one in PARTS} | set(PARTS)
     texts |= {
         f"{level} {time}"
