@@ -71,21 +71,19 @@ def least_bytes(image: str) -> int:
     return os.path.getsize(image)
 
 
-def install_unattended(
-    say: Callable[[str], None], image: str = IMAGE, *, or_ask: bool = False
-) -> None:
+def install_unattended(say: Callable[[str], None], *, or_ask: bool = False) -> None:
     """Find answers, install as they say, and finish. Raises ConfigurationError without answers.
 
     or_ask: whether somebody is asked instead, if there is no answer or none says where to.
     """
     try:
-        _install_unattended(say, image, or_ask=or_ask)
+        _install_unattended(say, or_ask=or_ask)
     except StrongroomError as error:
         Machine().write(RESULT_FILE, f"The unattended installation failed:\n{error}\n")
         raise
 
 
-def _install_unattended(say: Callable[[str], None], image: str, *, or_ask: bool) -> None:
+def _install_unattended(say: Callable[[str], None], *, or_ask: bool) -> None:
     found = find_answers(installs=True)
     if found is None:
         if or_ask:
@@ -106,7 +104,7 @@ def _install_unattended(say: Callable[[str], None], image: str, *, or_ask: bool)
             f"{found.where}: there is no part `installation`; it names the disk for the system"
         )
     say(f"answers from {found.where}")
-    install(image, *chosen_disk(target, least_bytes(image), answers.data_disk), found.data, say)
+    install(IMAGE, *chosen_disk(target, least_bytes(IMAGE), answers.data_disk), found.data, say)
     say("the installation is complete")
     Machine().write(RESULT_FILE, "The installation is complete. Remove the ISO and restart.\n")
     if target.finish != "stay":

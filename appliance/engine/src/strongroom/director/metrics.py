@@ -18,9 +18,12 @@ from strongroom.base.clock import SECOND_NS
 from strongroom.config.settings.client import ClientSettings
 from strongroom.config.settings.permissions import PermissionKind
 from strongroom.director.catalog.clients import load_clients
+from strongroom.director.catalog.incidents import open_incidents
+from strongroom.director.catalog.outbox import dead_letters, waiting_counts
 from strongroom.director.catalog.runs import counts_by_state, last_ends
 from strongroom.director.catalog.snapshots import bytes_by_storage, totals_by_client
 from strongroom.director.context import DirectorContext
+from strongroom.director.notices.delivery import Delivery
 from strongroom.director.results.access import Permits
 from strongroom.director.results.runs import RESTORE_TEST_LEVEL, Run
 from strongroom.director.runs.active_run import ActiveRun
@@ -34,6 +37,14 @@ from strongroom.engine.writing.stages import STAGES
 from strongroom.net.control.messages import RunProgress
 from strongroom.service.exposition import Metric, metric
 
+# Label -> field. Prometheus has a label `job` of its own.
+_OF_INCIDENTS = {
+    "event": "event",
+    "severity": "severity",
+    "backup_job": "job",
+    "client": "client",
+    "storage": "storage",
+}
 _COUNTED = ("files", "bytes", "stored_bytes", "queued_blocks")
 
 
@@ -355,3 +366,22 @@ def run_metric(counts: Mapping[tuple[str, str, str, str], int], permits: Permits
             found[kind, state] += count
     labels = ("kind", "state")
     return metric("runs", ((dict(zip(labels, of, strict=True)), found[of]) for of in sorted(found)))
+
+
+def notice_metrics(context: DirectorContext, delivery: Delivery) -> list[Metric]:
+    """What is wrong, waits or could not be delivered, all of it, whoever may see it. Blocks."""
+    catalog = context.catalog
+    incidents = {
+        tuple((label, str(getattr(one, field))) for label, field in _OF_INCIDENTS.items())
+        for one in open_incidents(catalog)
+    }
+    counts = {"sent": delivery.sent, "failed": delivery.failed}
+    return [
+        metric("incidents", [(dict(labels), 1) for labels in incidents]),
+        metric("notices_waiting", sum(waiting_counts(catalog).values())),
+        metric("notices_dead", len(dead_letters(catalog))),
+        *(
+            metric(f"notices_{name}_total", [({"destination": key}, n) for key, n in by.items()])
+            for name, by in counts.items()
+        ),
+    ]

@@ -43,12 +43,12 @@ from strongroom.director.kept_figures import KeptFigures
 from strongroom.director.metrics import (
     catalog_metrics,
     live_metrics,
+    notice_metrics,
     permitted,
     repository_metrics,
     run_metric,
 )
 from strongroom.director.notices.expiries import all_expiries, expiry_metrics
-from strongroom.director.notices.figures import notice_metrics
 from strongroom.director.notices.notice_service import NoticeService
 from strongroom.director.notices.watch_storage import capacities
 from strongroom.director.results.access import AuditEntry, Permits, Token, permits_all

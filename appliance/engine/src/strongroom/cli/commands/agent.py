@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from strongroom.base.errors import EXIT_DONE, UsageError, os_errors
 from strongroom.base.printable import printable
 from strongroom.cli.daemon_checks import add_check_options, log_faults, tell_faults
+from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ VARIABLE = "STRONGROOM_JOIN_TOKEN"
 AGENT_UNITS = ("strongroom-agent-restore.socket", "strongroom-agent.service")
 _GREATEST_TOKEN_BYTES = 4096
 _STANDARD_INPUT = ("-",)
+_KNOBS = ("KNOB", "VALUE", "UNIT", "FROM")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -235,11 +238,50 @@ def _rejoin(arguments: argparse.Namespace, terminal: Terminal) -> int:
 def _show_running(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.agent.settings import load_settings
     from strongroom.agent.status import ask_status
-    from strongroom.cli.agent_view import show_status
 
     settings = load_settings(arguments.config or DEFAULT_CONFIGURATION)
-    show_status(ask_status(settings.working_folder), terminal, is_whole=arguments.effective)
+    _show_status(ask_status(settings.working_folder), terminal, is_whole=arguments.effective)
     return EXIT_DONE
+
+
+def _show_status(status: Mapping[str, Any], terminal: Terminal, *, is_whole: bool) -> None:
+    """Show it. is_whole: with all knobs of the agent, and of its runs."""
+    shown = dict(status)
+    if not is_whole:
+        del shown["knobs"]
+        for run in (*shown["runs"], *shown["ended"]):
+            run.pop("knobs", None)
+    terminal.emit(shown)
+    terminal.line(f"agent {printable(status['name'])}, version {printable(status['version'])}")
+    # An agent of an older version does not say it.
+    if refused := status.get("configuration_refused"):
+        terminal.warn(
+            f"its files have changed, and it refused to read them again: {printable(refused)}"
+        )
+    for one in status["directors"]:
+        state = "connected" if one["connected"] else "not connected"
+        place = f"{one['address']}:{one['port']}" if one["dials"] else "which dials"
+        terminal.line(f"Director {printable(one['name'])}, {printable(place)}: {state}")
+    for run in status["runs"]:
+        terminal.line(
+            f"runs {printable(run['job'])}, a {run['kind']}, {run['processes']} processes"
+        )
+    if is_whole:
+        terminal.line()
+        _show_knobs(status["knobs"], terminal)
+        for run in (*status["runs"], *status["ended"]):
+            if run.get("knobs"):
+                terminal.line()
+                terminal.line(f"job {printable(run['job'])}, TLS mode {run['tls']['mode']}:")
+                _show_knobs(run["knobs"], terminal)
+
+
+def _show_knobs(knobs: Mapping[str, Any], terminal: Terminal) -> None:
+    rows = [
+        [name, printable(str(one["value"])), one.get("unit", ""), printable(one["source"])]
+        for name, one in knobs.items()
+    ]
+    write_table(terminal, _KNOBS, rows)
 
 
 def _token_to_join(arguments: argparse.Namespace) -> str:

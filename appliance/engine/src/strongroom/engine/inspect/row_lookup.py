@@ -20,6 +20,8 @@ from strongroom.engine.repository.snapshots import PageReference
 from strongroom.engine.rows.rows import ROW_BYTES, Rows
 from strongroom.engine.rows.views import RowReader, RowView, path_key, split_path
 
+_LRU_SIZE_PAGES: Final = 4
+
 
 def page_range(pages: Sequence[PageReference], path: bytes) -> range:
     """Numbers of the pages with rows below the directory `path`, and at most two beside them.
@@ -69,12 +71,11 @@ class RowLookup:
         self,
         pages: Sequence[PageReference],
         chunks: ChunkReader,
-        lru_size_pages: int = 4,
         unread: Iterable[bytes] = (),
     ) -> None:
         """unread: as of Listing."""
         self._pages = pages
-        self._listing = Listing(pages, chunks, lru_size_pages, unread=unread)
+        self._listing = Listing(pages, chunks, _LRU_SIZE_PAGES, unread=unread)
         self._keys = [page_key(page.first_directory, page.first_name) for page in pages]
         self._ordinals = [0]
         for page in pages:

@@ -46,29 +46,29 @@ def mounts_of(paths: Iterable[bytes], mountinfo: bytes | None = None) -> dict[by
     return {place: _is_far(types.get(place, b"")) for place in found}
 
 
-def file_system_type(path: bytes, mountinfo: bytes | None = None) -> bytes:
-    """The type of the file system that holds `path`, b"" where that is not known.
+def file_system_type(path: bytes) -> bytes:
+    """The type of the file system that holds `path`, relative to "/"; b"" where it is not known.
 
-    Arguments are as of `far_places`. A mount point counts as what is mounted there.
+    A mount point counts as what is mounted there.
     """
-    types = _mounted_types(mountinfo)
+    types = _mounted_types(None)
     return types.get(_holding(path, types), b"")
 
 
-def mount_points_of(paths: Iterable[bytes], mountinfo: bytes | None = None) -> list[bytes]:
+def mount_points_of(paths: Iterable[bytes]) -> list[bytes]:
     """Where the file system is mounted that holds each path; b"" for the one of "/"."""
-    types = _mounted_types(mountinfo)
+    types = _mounted_types(None)
     return [_holding(path, types) for path in paths]
 
 
-def unsized_devices(mountinfo: bytes | None = None) -> dict[int, bytes | None]:
+def unsized_devices() -> dict[int, bytes | None]:
     """File systems whose files may hold more than the 0 bytes that they say, by their numbers.
 
     None: read them to their end. Else they are the kernel's own, which no one should read whole:
     where they are mounted.
     """
     found: dict[int, bytes | None] = {}
-    for place, number, file_system in _mounts(mountinfo):
+    for place, number, file_system in _mounts(None):
         if file_system in _OF_KERNEL:
             found.setdefault(number, place)
         elif file_system == b"fuse" or file_system.startswith(_FAR_FAMILY):

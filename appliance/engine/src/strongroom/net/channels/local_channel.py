@@ -19,6 +19,7 @@ from strongroom.net.channels.plain_stream import PlainChannel, byte_view
 from strongroom.net.identities.peer import LOCAL_ROLE, Peer
 
 _CREDENTIALS = struct.Struct("3i")
+_CONNECT_SECONDS = 30.0
 SECURITY = Security(mode="local")
 
 
@@ -63,13 +64,13 @@ def admit_local(connection: socket.socket, further_users: Collection[int] = ()) 
     return LocalChannel(connection, local_peer(user))
 
 
-def connect_local(path: bytes | str, timeout_seconds: float = 30.0) -> LocalChannel:
+def connect_local(path: bytes | str) -> LocalChannel:
     """Connect to a daemon of this machine. Raises ConnectionLostError or PeerRefusedError."""
     from strongroom.net.channels.greeting import receive_greeting
 
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        connection.settimeout(timeout_seconds)
+        connection.settimeout(_CONNECT_SECONDS)
         try:
             connection.connect(os.fsencode(path))
         except OSError as error:
@@ -78,7 +79,7 @@ def connect_local(path: bytes | str, timeout_seconds: float = 30.0) -> LocalChan
                 f"({error.strerror or error}); does it run?"
             ) from error
         channel = local_channel(connection)
-        channel.set_timeout(timeout_seconds)
+        channel.set_timeout(_CONNECT_SECONDS)
         receive_greeting(channel)
         channel.set_timeout(None)
     except BaseException:
