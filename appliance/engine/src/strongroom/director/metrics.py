@@ -369,7 +369,7 @@ def run_metric(counts: Mapping[tuple[str, str, str, str], int], permits: Permits
 
 
 def notice_metrics(context: DirectorContext, delivery: Delivery) -> list[Metric]:
-    """What is wrong, waits or could not be delivered, all of it, whoever may see it. Blocks."""
+    """What is wrong, waits or could not be delivered: all of it, for any caller. Blocks."""
     catalog = context.catalog
     incidents = {
         tuple((label, str(getattr(one, field))) for label, field in _OF_INCIDENTS.items())
