@@ -98,8 +98,9 @@ def test_an_unchanged_backup_costs_a_handful_of_requests(command, elsewhere, tre
     for number in range(300):
         (tree / f"file{number}").write_bytes(os.urandom(2000))
 
+    password = ("--password-file", str(command.passphrase_file))
+
     def run(*words):
-        password = ("--password-file", str(command.passphrase_file))
         return command.run(*words, *password, "--json", "-v", **elsewhere)
 
     def traffic(*words):
@@ -113,6 +114,12 @@ def test_an_unchanged_backup_costs_a_handful_of_requests(command, elsewhere, tre
     assert 600_000 < sent_bytes < 700_000, "of both shards"
     requests, sent_bytes, received_bytes = traffic("backup", str(tree), "--shards", "2")
     kind = elsewhere["STRONGROOM_REPOSITORY"].partition(":")[0]
+    if kind == "s3":
+        imported = command.run(
+            "snapshots", *password, **elsewhere, PYTHONPROFILEIMPORTTIME="1"
+        ).stderr
+        assert "s3_client" in imported
+        assert "botocore" not in imported, "it takes a third of a second"
     assert requests <= MOST_REQUESTS[kind]
     assert sent_bytes < 20_000
     assert received_bytes < 100_000

@@ -28,7 +28,7 @@ _PURPOSES: Final = {
     "director": "the director",
     "postgresql": "a catalog in PostgreSQL",
     "lzo": "LZO compression",
-    "s3": "a repository in an object store (s3:)",
+    "s3": "an access key of an object store that is not in AWS_ACCESS_KEY_ID or ~/.aws/credentials",
 }
 # The project's own packages that have a part.
 _PACKAGES: Final = {

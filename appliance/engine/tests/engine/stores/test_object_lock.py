@@ -13,6 +13,7 @@ from strongroom.engine.content.digests import object_name
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.stores.local import LocalStore
 from strongroom.engine.stores.object_lock import LOCK_MODES, LOCKED_KINDS, LockRule
+from strongroom.engine.stores.s3_answers import document
 from strongroom.engine.stores.s3_store import S3Store
 
 DATA = b"content"
@@ -125,8 +126,11 @@ def test_a_probe_removes_nothing_of_others(object_store):
 
 
 def test_a_store_that_names_no_versions_has_left_all_of_a_key(store, monkeypatch):
-    refusal = {"Errors": [{"Key": "a", "Code": "AccessDenied"}, {"Key": "b", "VersionId": "1"}]}
-    monkeypatch.setattr(store._client, "_ask", lambda *_, **__: refusal)  # noqa: SLF001
+    refusal = document(
+        b"<R><Error><Key>a</Key><Code>AccessDenied</Code></Error>"
+        b"<Error><Key>b</Key><VersionId>1</VersionId></Error></R>"
+    )
+    monkeypatch.setattr(store._client, "ask", lambda *_: refusal)  # noqa: SLF001
     found = store._client.delete_versions(  # noqa: SLF001
         [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")]
     )

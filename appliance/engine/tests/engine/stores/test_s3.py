@@ -5,6 +5,7 @@ import http.server
 import logging
 import socket
 import socketserver
+import sys
 import threading
 import time
 from contextlib import closing, suppress
@@ -297,14 +298,14 @@ def test_an_object_whose_connection_is_cut_is_asked_for_again(raw, length):
 
 def test_a_slow_line_is_no_failure(raw, monkeypatch):
     """What takes longer in all than the time for connecting, with never a long pause."""
-    monkeypatch.setattr(s3_client, "_CONNECT_SECONDS", 0.5)
-    monkeypatch.setattr(s3_transport, "SILENCE_SECONDS", 2.0)
+    monkeypatch.setattr(s3_transport, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(s3_transport, "SILENCE_SECONDS", 5.0)
     data = b"x" * (24 << 20)
 
     def answer(handler, size):
         while size:
             size -= len(handler.rfile.read(min(size, 1 << 20)))
-            time.sleep(0.15)
+            time.sleep(0.3)
         handler.wfile.write(b'HTTP/1.1 200 OK\r\nETag: "a"\r\nContent-Length: 0\r\n\r\n')
 
     server = raw(answer)
@@ -368,8 +369,11 @@ def test_no_access_key_says_where_one_belongs(monkeypatch):
         S3Store(place_of("s3://bucket/x?endpoint=http://127.0.0.1:9")).get("config", "config")
 
 
-def test_without_its_library_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "botocore.config", None)
+def test_keys_of_a_role_without_the_library_name_the_extra(monkeypatch, tmp_path):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "botocore", None)
     with pytest.raises(MissingPartError, match=r"\[s3\]"):
         S3Store(place_of("s3://bucket/x")).get("config", "config")
 
@@ -411,15 +415,15 @@ def test_a_list_of_several_parts_is_whole(object_store, tmp_path):
 @pytest.mark.parametrize(
     "answers",
     [
-        [{"IsTruncated": True}],
-        [{"IsTruncated": True, "NextContinuationToken": "same"}] * 3,
+        [([], True, "")],
+        [([], True, "same")] * 3,
     ],
 )
 def test_a_list_that_does_not_go_on_is_not_taken_for_the_whole(monkeypatch, answers):
     """A prune that sees half of the snapshots would remove what the others need."""
     client = S3Client(place_of("s3://bucket/a?endpoint=http://127.0.0.1:9"))
     left = list(answers)
-    monkeypatch.setattr(client, "_ask", lambda *_, **__: left.pop(0))
+    monkeypatch.setattr(client, "ask", lambda *_: left.pop(0))
     with pytest.raises(StoreError, match="part of a list"):
         S3Store(client._place, client).list("snapshots")  # noqa: SLF001
 

@@ -1,8 +1,5 @@
 """Requests to an object store that speaks S3, made again until they succeed or time is up.
 
-botocore signs and sends; it finds access keys where all of Amazon's programs do (environment,
-profiles, the role of a machine or a container) and renews them before they expire. It logs nothing.
-
 A request that fails for a reason that may pass (no connection, 500, 503 SlowDown, 429) is made
 again after a random, growing time, or after as long as the store asks for. A store that has
 answered before may be away for PATIENCE_SECONDS, one that has not for FIRST_PATIENCE_SECONDS: then
@@ -10,40 +7,52 @@ its place is probably wrong. Every request has the same effect when it is made t
 that fails after a first attempt without an answer is reported as `Taken`, for the caller to see
 whether the object is its own.
 
-Safe from any thread. A process that was forked makes its own client at its first request:
-connections would be shared otherwise.
+Nothing is logged. Safe from any thread. A process that was forked makes its own connections at its
+first request.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+from xml.sax.saxutils import escape
 
 from strongroom.base import clock
 from strongroom.base.errors import RepositoryNotFoundError, StoreError
 from strongroom.base.printable import printable
 from strongroom.engine.stores.patience import PATIENCE_SECONDS, Patience
+from strongroom.engine.stores.s3_access import USUAL_REGION, Access, PassingError
+from strongroom.engine.stores.s3_answers import (
+    Head,
+    KeyVersion,
+    Part,
+    date_text,
+    document,
+    element,
+    error_of,
+    head_of,
+    listed,
+    uploads_of,
+    versions_of,
+)
+from strongroom.engine.stores.s3_signing import quoted_key, quoted_query, signed
+from strongroom.engine.stores.s3_transport import Answer, Connections
 
 if TYPE_CHECKING:
     from strongroom.engine.stores.place import BucketLocation
     from strongroom.engine.stores.shared_counts import Traffic
 
 FIRST_PATIENCE_SECONDS: Final = 20.0
-_CONNECT_SECONDS: Final = 10.0
 # More than any object that is read whole has: a snapshot of many millions of folders.
 _MOST_WHOLE_BYTES: Final = 1 << 30
-_CONNECTIONS: Final = 40
-_COUNTING_VERSION: Final = re.compile("[0-9a-f]{32}")
-# Nothing was stored before 2020.
-_LEAST_STORED_NS: Final = 1_577_836_800 * clock.SECOND_NS
 # Versions that one request removes.
 _AT_ONCE: Final = 1000
 _PASSING_STATUSES: Final = frozenset((408, 409, 425, 429, 500, 502, 503, 504))
@@ -52,6 +61,9 @@ _PASSING_CODES: Final = frozenset(
      "ExpiredTokenException", "RequestLimitExceeded", "InternalError", "ServiceUnavailable")
 )  # fmt: skip
 _EXPIRED_CODES: Final = frozenset(("ExpiredToken", "ExpiredTokenException"))
+# A bucket of another region is refused so, by a redirection or by the signature's region.
+_ELSEWHERE: Final = frozenset((301, 302, 307, 400))
+_REGION: Final = re.compile("[A-Za-z0-9-]{1,64}")
 _REMEDIES: Final = {
     "InvalidAccessKeyId": "the store does not know this access key",
     "SignatureDoesNotMatch": "the secret access key is wrong",
@@ -84,19 +96,6 @@ class RefusedError(StoreError):
     """The store refused a request that it understood."""
 
 
-class Head(NamedTuple):
-    """What the store knows of an object without its content.
-
-    locked_until_ns: the end of its retention, 0 where it has none.
-    """
-
-    size_bytes: int
-    modified_ns: int
-    tag: str
-    lock_mode: str = ""
-    locked_until_ns: int = 0
-
-
 class Stored(NamedTuple):
     """What a store says of an object that it took. version: "" where it keeps none."""
 
@@ -111,17 +110,6 @@ class Retention(NamedTuple):
     until_ns: int
 
 
-class KeyVersion(NamedTuple):
-    """One version of a key, or a mark that it was deleted."""
-
-    key: str
-    version: str
-    size_bytes: int
-    stored_ns: int
-    is_marker: bool
-    is_current: bool
-
-
 class Counts(NamedTuple):
     """Requests by what they do, and bytes of objects."""
 
@@ -130,17 +118,31 @@ class Counts(NamedTuple):
     received_bytes: int
 
 
+class Request(NamedTuple):
+    """One request. key: "" for the bucket itself. most_bytes: of an object's content."""
+
+    verb: str
+    method: str
+    key: str = ""
+    query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    content: bytes | bytearray = b""
+    most_bytes: int | None = None
+
+
 class S3Client:
     """Requests to one bucket. Failures are StoreError."""
 
     def __init__(
-        self, place: BucketLocation, session: object = None, *, is_known: bool = False
+        self, place: BucketLocation, access: Access | None = None, *, is_known: bool = False
     ) -> None:
-        """session: of botocore, which has read what S3 is. is_known: the store has answered."""
+        """access: keys and region as they were found. is_known: the store has answered."""
         self._place = place
         self._lock = threading.Lock()
-        self._session: Any = session
-        self._client: Any = None
+        self._access = access
+        # Where the store says that the bucket is.
+        self._found_region = ""
+        self._connections: Connections | None = None
         self._process = 0
         self._is_known = is_known
         self._requests: dict[str, int] = {}
@@ -149,8 +151,8 @@ class S3Client:
 
     def again(self) -> S3Client:
         """Another for the same place, with its own connections."""
-        again = S3Client(self._place, self._session, is_known=self._is_known)
-        again.traffic = self.traffic
+        again = S3Client(self._place, self._access, is_known=self._is_known)
+        again.traffic, again._found_region = self.traffic, self._found_region
         return again
 
     @property
@@ -172,39 +174,29 @@ class S3Client:
 
         Raises Taken.
         """
-        words: dict[str, Any] = {"IfNoneMatch": "*"} if is_new else {}
+        headers = {"if-none-match": "*"} if is_new else {}
         if tag is not None:
-            words = {"IfMatch": tag}
+            headers = {"if-match": tag}
         if retention is not None:
-            words["ObjectLockMode"] = retention.mode
-            words["ObjectLockRetainUntilDate"] = _date(retention.until_ns)
-            # Amazon demands a digest with a retention, and takes this one as every server does.
-            digest = hashlib.md5(data, usedforsecurity=False).digest()
-            words["ContentMD5"] = base64.b64encode(digest).decode()
-        answer = self._ask("put_object", Key=key, Body=data, **words)
+            headers["x-amz-object-lock-mode"] = retention.mode
+            headers["x-amz-object-lock-retain-until-date"] = date_text(retention.until_ns)
+            headers |= _digest(data)
+        answer = self.ask(Request("put_object", "PUT", key, headers=headers, content=data), _as_is)
         with self._lock:
             self._sent_bytes += len(data)
         if self.traffic is not None:
             self.traffic.count(sent_bytes=len(data))
-        return Stored(str(answer.get("ETag", "")), str(answer.get("VersionId") or ""))
+        return Stored(answer.headers.get("etag", ""), answer.headers.get("x-amz-version-id", ""))
 
     def get(self, key: str, first: int = 0, last: int | None = None, version: str = "") -> bytes:
         """The bytes from `first` to `last`, or to the end. Raises Missing, BeyondEnd."""
-        part = {} if first == 0 and last is None else {"Range": f"bytes={first}-{_end(last)}"}
-        if version:
-            part["VersionId"] = version
-
+        is_whole = first == 0 and last is None
+        headers = {} if is_whole else {"range": f"bytes={first}-{'' if last is None else last}"}
         most_bytes = _MOST_WHOLE_BYTES if last is None else last - first + 1
-
-        def read(client: Any) -> bytes:
-            from strongroom.engine.stores.s3_transport import read_most
-
-            answer = client.get_object(Bucket=self._place.bucket, Key=key, **part)
-            # Not `with body`: that gives what is below it, which takes a cut for the end.
-            with closing(answer["Body"]) as body:
-                return read_most(body, most_bytes, self._place.text)
-
-        data = self._repeat("get_object", read)
+        request = Request(
+            "get_object", "GET", key, _of_version(version), headers, most_bytes=most_bytes
+        )
+        data = self.ask(request, _as_is).content
         with self._lock:
             self._received_bytes += len(data)
         if self.traffic is not None:
@@ -213,28 +205,19 @@ class S3Client:
 
     def head(self, key: str, version: str = "") -> Head:
         """Size, time, tag and retention of an object. Raises Missing."""
-        answer = self._ask("head_object", Key=key, **({"VersionId": version} if version else {}))
-        until = answer.get("ObjectLockRetainUntilDate")
-        return Head(
-            answer["ContentLength"],
-            _ns(answer["LastModified"]),
-            str(answer["ETag"]),
-            str(answer.get("ObjectLockMode") or ""),
-            0 if until is None else _ns(until),
-        )
+        request = Request("head_object", "HEAD", key, _of_version(version))
+        return self.ask(request, lambda answer: head_of(answer.headers))
 
     def part_of_list(self, prefix: str, after: str) -> tuple[list[tuple[str, Head]], str]:
         """Objects whose keys begin with `prefix`, and what is passed for the next part, or ""."""
-        more = {"ContinuationToken": after} if after else {}
-        answer = self._ask("list_objects_v2", Prefix=prefix, **more)
-        following = str(answer.get("NextContinuationToken") or "")
-        if (answer.get("IsTruncated") and not following) or (after and following == after):
+        query = {"list-type": "2", "prefix": prefix, "encoding-type": "url"}
+        query |= {"continuation-token": after} if after else {}
+        found, is_cut, following = self.ask(
+            Request("list_objects_v2", "GET", query=query), _list_of
+        )
+        if (is_cut and not following) or (after and following == after):
             # A prune that missed a snapshot would remove what it needs.
             raise self._cut_list()
-        found = [
-            (str(one["Key"]), Head(one["Size"], _ns(one["LastModified"]), str(one.get("ETag", ""))))
-            for one in answer.get("Contents", ())
-        ]
         return found, following
 
     def delete(self, key: str) -> str:
@@ -243,14 +226,16 @@ class S3Client:
         The version of the mark that a bucket with versions lays over the object, else "".
         """
         try:
-            answer = self._ask("delete_object", Key=key)
+            headers = self.ask(Request("delete_object", "DELETE", key), _as_is).headers
         except Missing:
             return ""
-        return str(answer.get("VersionId") or "") if answer.get("DeleteMarker") else ""
+        is_marker = headers.get("x-amz-delete-marker", "").lower() == "true"
+        return headers.get("x-amz-version-id", "") if is_marker else ""
 
     def keeps_versions(self) -> bool:
         """Whether the bucket keeps what is overwritten or deleted."""
-        return bool(self._ask("get_bucket_versioning").get("Status") == "Enabled")
+        request = Request("get_bucket_versioning", "GET", query={"versioning": ""})
+        return self.ask(request, _document_of).text("Status") == "Enabled"
 
     def part_of_versions(
         self, prefix: str, after: tuple[str, str]
@@ -259,102 +244,151 @@ class S3Client:
 
         ("", "") begins and ends. Of each key the newest version is first; marks come apart.
         """
-        words = {"KeyMarker": after[0], "VersionIdMarker": after[1]} if any(after) else {}
-        if words and not after[1]:
-            del words["VersionIdMarker"]
-        answer = self._ask("list_object_versions", Prefix=prefix, **words)
-        following = (
-            str(answer.get("NextKeyMarker") or ""),
-            str(answer.get("NextVersionIdMarker") or ""),
+        query = {"versions": "", "prefix": prefix, "encoding-type": "url"}
+        query |= {"key-marker": after[0]} if after[0] else {}
+        query |= {"version-id-marker": after[1]} if after[1] else {}
+        found, is_cut, following = self.ask(
+            Request("list_object_versions", "GET", query=query), _versions_of
         )
-        if not answer.get("IsTruncated"):
+        if not is_cut:
             following = ("", "")
         elif not following[0] or following == after:
             raise self._cut_list()
-        found = [
-            KeyVersion(
-                str(one["Key"]),
-                str(one["VersionId"]),
-                int(one.get("Size") or 0),
-                time_of_version(str(one["VersionId"]), _ns(one["LastModified"])),
-                is_marker,
-                bool(one.get("IsLatest")),
-            )
-            for what, is_marker in (("Versions", False), ("DeleteMarkers", True))
-            for one in answer.get(what, ())
-        ]
         return found, following
 
     def delete_version(self, key: str, version: str) -> None:
         """Remove one version for good. Raises RefusedError where it is locked."""
         with suppress(Missing):
-            self._ask("delete_object", Key=key, VersionId=version)
+            self.ask(Request("delete_object", "DELETE", key, _of_version(version)), _as_is)
 
     def delete_versions(self, versions: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
         """Remove versions (keys and ids) for good; those that the store did not remove."""
         left: set[tuple[str, str]] = set()
         for first in range(0, len(versions), _AT_ONCE):
             some = versions[first : first + _AT_ONCE]
-            objects = [{"Key": key, "VersionId": version} for key, version in some]
-            answer = self._ask("delete_objects", Delete={"Objects": objects, "Quiet": True})
+            objects = [
+                element("Object", element("Key", escape(key)), element("VersionId", escape(one)))
+                for key, one in some
+            ]
+            content = element("Delete", *objects, element("Quiet", "true")).encode()
+            root = self.ask(
+                Request("delete_objects", "POST", "", {"delete": ""}, _digest(content), content),
+                _document_of,
+            )
             # Of a key without a version any may be left: a mark must not go before them.
-            failed = {(one.get("Key"), one.get("VersionId")) for one in answer.get("Errors", ())}
-            left.update(one for one in some if one in failed or (one[0], None) in failed)
+            failed = {(one.text("Key"), one.text("VersionId")) for one in root.parts("Error")}
+            left.update(one for one in some if one in failed or (one[0], "") in failed)
         return left
 
     def retain(self, key: str, version: str, retention: Retention) -> None:
         """Set the retention of a version. Raises RefusedError where it would end earlier."""
-        wanted = {
-            "Mode": retention.mode,
-            "RetainUntilDate": _date(retention.until_ns),
-        }
-        self._ask("put_object_retention", Key=key, VersionId=version, Retention=wanted)
+        mode = element("Mode", retention.mode)
+        until = element("RetainUntilDate", date_text(retention.until_ns))
+        content = element("Retention", mode, until).encode()
+        query = {"retention": "", "versionId": version}
+        verb = "put_object_retention"
+        self.ask(Request(verb, "PUT", key, query, _digest(content), content), _as_is)
 
     def make_bucket(self, *, can_lock: bool = False) -> None:
         """Make the bucket where there is none."""
         try:
-            self._ask("head_bucket")
+            self.ask(Request("head_bucket", "HEAD"), _as_is)
         except RepositoryNotFoundError:
-            region = self._client.meta.region_name
-            words: dict[str, Any] = {"ObjectLockEnabledForBucket": True} if can_lock else {}
-            if region != "us-east-1":
-                words["CreateBucketConfiguration"] = {"LocationConstraint": region}
+            headers = {"x-amz-bucket-object-lock-enabled": "true"} if can_lock else {}
+            region, content = self._region(self._access_now()), b""
+            if region != USUAL_REGION:
+                where = element("LocationConstraint", region)
+                content = element("CreateBucketConfiguration", where).encode()
+                headers |= _digest(content)
             with suppress(Taken):
-                self._ask("create_bucket", **words)
+                self.ask(Request("create_bucket", "PUT", "", {}, headers, content), _as_is)
 
     def begun_uploads(self, prefix: str) -> list[tuple[str, str, int]]:
         """Uploads in parts that no one has finished: key, id, and when they began.
 
         The first thousand: once these are gone others follow.
         """
-        answer = self._ask("list_multipart_uploads", Prefix=prefix)
-        return [
-            (str(one["Key"]), str(one["UploadId"]), _ns(one["Initiated"]))
-            for one in answer.get("Uploads", ())
-        ]
+        query = {"uploads": "", "prefix": prefix, "encoding-type": "url"}
+        request = Request("list_multipart_uploads", "GET", query=query)
+        return self.ask(request, lambda answer: uploads_of(document(answer.content)))
 
     def abort_upload(self, key: str, upload: str) -> None:
         """Remove what was sent of an upload in parts."""
-        try:
-            self._ask("abort_multipart_upload", Key=key, UploadId=upload)
-        except Missing:
-            return
+        with suppress(Missing):
+            request = Request("abort_multipart_upload", "DELETE", key, {"uploadId": upload})
+            self.ask(request, _as_is)
 
     def close(self) -> None:
         """Close the connections of this process."""
         with self._lock:
-            if self._client is not None and self._process == os.getpid():
-                self._client.close()
-            self._client = None
+            if self._connections is not None and self._process == os.getpid():
+                self._connections.close()
+            self._connections = None
 
-    def _ask(self, verb: str, **words: Any) -> dict[str, Any]:
-        words["Bucket"] = self._place.bucket
+    def ask(self, request: Request, read: Callable[[Answer], _Result]) -> _Result:
+        """Make a request until it succeeds; what `read` makes of the answer.
 
-        def ask(client: Any) -> dict[str, Any]:
-            answer: dict[str, Any] = getattr(client, verb)(**words)
-            return answer
+        Raises StoreError, and Taken, Missing, BeyondEnd.
+        """
+        patience, attempt = Patience(self._place.text), 0
+        while True:
+            attempt += 1
+            with self._lock:
+                self._requests[request.verb] = self._requests.get(request.verb, 0) + 1
+            if self.traffic is not None:
+                self.traffic.count(1)
+            began_ns, asked_seconds = clock.since_boot_ns(), 0.0
+            access = self._access_now()
+            try:
+                answer = self._send(request, access)
+                self._is_known = True
+                if self.traffic is not None:
+                    self.traffic.answered(began_ns)
+                if answer.status < 300:
+                    return read(answer)
+                asked_seconds = _asked_pause(answer)
+                failure = self._of_answer(request, access, answer, was_repeated=attempt > 1)
+            except PassingError as error:
+                failure = error
+            except (OSError, HTTPException) as error:
+                failure = PassingError(f"no answer ({type(error).__name__})")
+            except (ValueError, LookupError) as error:
+                raise StoreError(
+                    f"{printable(self._place.text)}: what answers there does not speak S3 "
+                    f"({request.verb}: {printable(str(error), 200)}); correct the place"
+                ) from None
+            if not isinstance(failure, PassingError):
+                raise failure
+            if not isinstance(failure, _MovedError):
+                most_seconds = PATIENCE_SECONDS if self._is_known else FIRST_PATIENCE_SECONDS
+                patience.wait(failure, most_seconds, asked_seconds)
 
-        return self._repeat(verb, ask)
+    def _send(self, request: Request, access: Access) -> Answer:
+        endpoint, top = self._where(access)
+        path = quoted_key(f"{top}/{request.key}" if request.key else top or "/")
+        query = quoted_query(request.query)
+        headers = {**request.headers, "host": urlsplit(endpoint).netloc}
+        content = request.content
+        region = self._region(access)
+        headers = signed(access.keys(), region, request.method, path, query, headers, content)
+        target = f"{path}?{query}" if query else path
+        connections = self._connections_of_this_process(endpoint, access)
+        return connections.ask(request.method, target, headers, content, request.most_bytes)
+
+    def _where(self, access: Access) -> tuple[str, str]:
+        """The server, and what comes before a key in a path."""
+        bucket = self._place.bucket
+        if endpoint := self._place.endpoint or access.endpoint:
+            # Servers of one's own have no name for each bucket.
+            parts = urlsplit(endpoint)
+            return f"{parts.scheme}://{parts.netloc}", f"{parts.path.rstrip('/')}/{bucket}"
+        host = access.host_in(self._region(access))
+        # The certificate is of names with one part before this.
+        is_part = bucket == bucket.lower() and "." not in bucket and "_" not in bucket
+        return (f"https://{bucket}.{host}", "") if is_part else (f"https://{host}", f"/{bucket}")
+
+    def _region(self, access: Access) -> str:
+        return self._found_region or self._place.region or access.region
 
     def _cut_list(self) -> StoreError:
         return StoreError(
@@ -362,52 +396,29 @@ class S3Client:
             "how to get the rest; update it, or use another"
         )
 
-    def _repeat(self, verb: str, work: Callable[[Any], _Result]) -> _Result:
-        client = self._client_of_this_process()
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        patience, attempt = Patience(self._place.text), 0
-        while True:
-            attempt += 1
-            with self._lock:
-                self._requests[verb] = self._requests.get(verb, 0) + 1
-            if self.traffic is not None:
-                self.traffic.count(1)
-            began_ns = clock.since_boot_ns()
-            try:
-                result = work(client)
-            except ClientError as error:
-                self._is_known = True
-                if self.traffic is not None:
-                    self.traffic.answered(began_ns)
-                asked_seconds = _asked_pause(error)
-                failure = self._of_answer(verb, error, was_repeated=attempt > 1)
-                if _code(error) in _EXPIRED_CODES:
-                    client = self._with_new_keys(client)
-            except BotoCoreError as error:
-                asked_seconds = 0.0
-                failure = self._of_connection(error)
-            else:
-                self._is_known = True
-                if self.traffic is not None:
-                    self.traffic.answered(began_ns)
-                return result
-            if not isinstance(failure, _PassingError):
-                raise failure from None
-            most_seconds = PATIENCE_SECONDS if self._is_known else FIRST_PATIENCE_SECONDS
-            patience.wait(failure, most_seconds, asked_seconds)
-
-    def _of_answer(self, verb: str, error: Any, *, was_repeated: bool) -> Exception:
+    def _of_answer(
+        self, request: Request, access: Access, answer: Answer, *, was_repeated: bool
+    ) -> Exception:
         """What a refusal means."""
-        answer = error.response
-        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        code = _code(error)
+        status, error, verb = answer.status, error_of(answer.content), request.verb
+        # What has no content, as the answer to HEAD, has no code.
+        code = error.text("Code") if error is not None else "AccessDenied" if status == 403 else ""
         if status == 412 or code == "PreconditionFailed":
             return Taken(was_repeated=was_repeated)
         if code in ("BucketAlreadyOwnedByYou", "BucketAlreadyExists"):
             return Taken(was_repeated=was_repeated)
+        if code in _EXPIRED_CODES:
+            self._forget(access)
         if status in _PASSING_STATUSES or code in _PASSING_CODES:
-            return _PassingError(f"the store answered {status} {printable(code, 80)}")
+            return PassingError(f"the store answered {status} {printable(code, 80)}")
+        if status in _ELSEWHERE:
+            region = answer.headers.get("x-amz-bucket-region", "")
+            region = region or (error.text("Region") if error is not None else "")
+            # Once: a store that names one region after the other would keep us asking.
+            is_new = not self._found_region and region != self._region(access)
+            if is_new and _REGION.fullmatch(region):
+                self._move_to(region)
+                return _MovedError(f"the bucket is in {region}")
         if code == "NoSuchBucket" or (status == 404 and verb in ("head_bucket", "list_objects_v2")):
             return RepositoryNotFoundError(
                 f"there is no repository at {printable(self._place.text)}: the store has no such "
@@ -419,123 +430,73 @@ class S3Client:
         if status == 416:
             return BeyondEnd()
         remedy = _REMEDIES.get(code, "see the store's log")
-        message = printable(str(answer.get("Error", {}).get("Message", "")), 200)
+        message = printable(error.text("Message") if error is not None else "", 200)
         return RefusedError(
             f"{printable(self._place.text)} refused {verb.replace('_', ' ')}: {status} "
             f"{printable(code, 80)} {message}; {remedy}"
         )
 
-    def _of_connection(self, error: Exception) -> Exception:
-        from botocore import exceptions
-
-        shown = printable(self._place.text)
-        if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
-            return StoreError(
-                f"{shown}: no access key was found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-                ", or write ~/.aws/credentials and name the profile in AWS_PROFILE"
-            )
-        if isinstance(error, exceptions.ProfileNotFound | exceptions.ConfigParseError):
-            return StoreError(f"{shown}: {printable(str(error))}; see ~/.aws/config")
-        if isinstance(error, exceptions.ParamValidationError | exceptions.SSLError):
-            return StoreError(f"{shown}: {printable(str(error), 400)}; correct the place")
-        return _PassingError(f"no answer ({type(error).__name__})")
-
-    def _with_new_keys(self, expired: Any) -> Any:
-        """A client that reads the access keys anew: another program may have renewed their file."""
+    def _access_now(self) -> Access:
         with self._lock:
-            if self._client is expired:
-                self._session = None
-                self._client = self._new_client()
-            return self._client
+            if self._access is None:
+                self._access = Access(printable(self._place.text))
+            return self._access
 
-    def _client_of_this_process(self) -> Any:
+    def _forget(self, access: Access) -> None:
+        """Read the access keys anew: another program may have renewed their file."""
         with self._lock:
-            if self._client is None or self._process != os.getpid():
-                self._client = self._new_client()
+            if self._access is access:
+                self._access = None
+
+    def _move_to(self, region: str) -> None:
+        with self._lock:
+            self._found_region = region
+            self._connections = None
+
+    def _connections_of_this_process(self, endpoint: str, access: Access) -> Connections:
+        with self._lock:
+            if self._connections is None or self._process != os.getpid():
+                self._connections = Connections(endpoint, self._place.text, access.authorities_file)
                 self._process = os.getpid()
-            return self._client
-
-    def _new_client(self) -> Any:
-        try:
-            from botocore.config import Config
-            from botocore.exceptions import BotoCoreError
-            from botocore.session import Session
-
-            from strongroom.engine.stores.s3_transport import SILENCE_SECONDS, bound
-        except ModuleNotFoundError as error:
-            from strongroom.base.parts import missing_library
-
-            raise missing_library(error.name or "botocore") from error
-        # Its debugging shows signatures and parts of what is sent.
-        for name in ("botocore", "urllib3"):
-            logging.getLogger(name).setLevel(logging.WARNING)
-        configuration = Config(
-            connect_timeout=_CONNECT_SECONDS,
-            read_timeout=SILENCE_SECONDS,
-            max_pool_connections=_CONNECTIONS,
-            retries={"total_max_attempts": 1},
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-            # The signature covers the content, so the store refuses what changed on its way.
-            s3={"payload_signing_enabled": True, **self._addressing()},
-        )
-        try:
-            # A session is kept over a fork: it has read the files and holds no connection.
-            self._session = self._session or Session()
-            region = self._place.region or self._session.get_config_variable("region")
-            client = self._session.create_client(
-                "s3",
-                region_name=region or "us-east-1",
-                endpoint_url=self._place.endpoint or None,
-                config=configuration,
-            )
-        except BotoCoreError as error:
-            failure = self._of_connection(error)
-            raise StoreError(str(failure)) from error
-        bound(client, self._place.text)
-        return client
-
-    def _addressing(self) -> dict[str, str]:
-        # Servers of one's own have no name for each bucket.
-        return {"addressing_style": "path"} if self._place.endpoint else {}
+            return self._connections
 
 
-class _PassingError(StoreError):
-    """A failure that may be gone at the next attempt."""
+class _MovedError(PassingError):
+    """The same request succeeds in another region, at once."""
 
 
-def _end(last: int | None) -> str:
-    return "" if last is None else str(last)
+def _as_is(answer: Answer) -> Answer:
+    return answer
 
 
-def _ns(time_of_store: datetime) -> int:
-    """Whole seconds: some stores have fractions in lists alone."""
-    return int(time_of_store.timestamp()) * clock.SECOND_NS
+def _document_of(answer: Answer) -> Part:
+    return document(answer.content)
 
 
-def _code(error: Any) -> str:
-    return str(error.response.get("Error", {}).get("Code", ""))
+def _list_of(answer: Answer) -> tuple[list[tuple[str, Head]], bool, str]:
+    root = document(answer.content)
+    found = [listed(one) for one in root.parts("Contents")]
+    return found, root.is_true("IsTruncated"), root.text("NextContinuationToken")
 
 
-def _date(time_ns: int) -> datetime:
-    return datetime.fromtimestamp(time_ns // clock.SECOND_NS, UTC)
+def _versions_of(answer: Answer) -> tuple[list[KeyVersion], bool, tuple[str, str]]:
+    root = document(answer.content)
+    following = (root.key("NextKeyMarker"), root.text("NextVersionIdMarker"))
+    return versions_of(root), root.is_true("IsTruncated"), following
 
 
-def time_of_version(version: str, modified_ns: int) -> int:
-    """When a version was stored, in whole seconds.
-
-    SeaweedFS changes the time of a version whose retention is extended. But it is also in the id,
-    which the store alone gives: 16 hex digits, of the latest number less the nanoseconds.
-    """
-    if _COUNTING_VERSION.fullmatch(version):
-        stored_ns = (1 << 63) - 1 - int(version[:16], 16)
-        if _LEAST_STORED_NS < stored_ns <= modified_ns + clock.SECOND_NS:
-            return stored_ns // clock.SECOND_NS * clock.SECOND_NS
-    return modified_ns
+def _of_version(version: str) -> dict[str, str]:
+    return {"versionId": version} if version else {}
 
 
-def _asked_pause(error: Any) -> float:
+def _digest(content: bytes | bytearray) -> dict[str, str]:
+    # Amazon demands a digest with a retention and with a document, and takes this one as every
+    # server does.
+    digest = hashlib.md5(content, usedforsecurity=False).digest()
+    return {"content-md5": base64.b64encode(digest).decode()}
+
+
+def _asked_pause(answer: Answer) -> float:
     """How long the store asks us to wait."""
-    headers = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    text = str(headers.get("retry-after", ""))
-    return min(float(text), 60.0) if text.isdigit() else 0.0
+    text = answer.headers.get("retry-after", "")
+    return min(float(text), 60.0) if text.isdecimal() and text.isascii() else 0.0

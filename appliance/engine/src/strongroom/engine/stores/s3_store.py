@@ -29,11 +29,10 @@ from strongroom.engine.stores.capabilities import own_capability
 from strongroom.engine.stores.gathered_writer import GatheredWriter
 from strongroom.engine.stores.local_place import require_no_others
 from strongroom.engine.stores.object_lock import LOCKED_KINDS, LockRule, ObjectVersion
+from strongroom.engine.stores.s3_answers import Head, KeyVersion
 from strongroom.engine.stores.s3_client import (
     BeyondEnd,
     Counts,
-    Head,
-    KeyVersion,
     Missing,
     RefusedError,
     Retention,

@@ -1,0 +1,143 @@
+"""Access keys, region and endpoint, found where Amazon's own programs find them.
+
+Keys in the environment, or as they are in ~/.aws/credentials and ~/.aws/config, are read here: that
+is the usual way, and costs nothing. For all other keys (a role, SSO, a program, the role of a
+machine or container) botocore is imported, which takes a third of a second; it also renews them.
+"""
+
+from __future__ import annotations
+
+import configparser
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from strongroom.base.errors import StoreError
+from strongroom.base.printable import printable
+from strongroom.engine.stores.s3_signing import AccessKeys
+
+USUAL_REGION: Final = "us-east-1"
+# What a profile has whose keys come from elsewhere.
+_OF_A_ROLE: Final = ("role_arn", "web_identity_token_file", "credential_process", "login_session")
+_SSO: Final = "sso_"
+
+
+class PassingError(StoreError):
+    """A failure that may be gone at the next attempt."""
+
+
+class Access:
+    """What the environment and the files say now. shown: the place, for messages.
+
+    Safe from any thread. What is found is kept over a fork.
+    """
+
+    def __init__(self, shown: str) -> None:
+        self._shown = shown
+        # As Amazon's programs do: these variables are theirs, so no setting of ours names them.
+        self._environment = dict(os.environ)
+        self._credentials_file = self._sections("AWS_SHARED_CREDENTIALS_FILE", "credentials")
+        self._config_file = self._sections("AWS_CONFIG_FILE", "config")
+        self._static = self._static_keys()
+        self._credentials: Any = None
+        self.region = (
+            self._first("AWS_DEFAULT_REGION", "AWS_REGION") or self._of("region") or USUAL_REGION
+        )
+        self.endpoint = self._first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or self._of(
+            "endpoint_url"
+        )
+        self.authorities_file = (
+            self._first("AWS_CA_BUNDLE")
+            or self._of("ca_bundle")
+            or self._first("REQUESTS_CA_BUNDLE")
+        )
+
+    def keys(self) -> AccessKeys:
+        """The keys for a request now. Raises StoreError; PassingError where it may work later."""
+        if self._static is not None:
+            return self._static
+        return self._keys_of_a_role()
+
+    def host_in(self, region: str) -> str:
+        """Amazon's server for a region."""
+        fips = "-fips" if self._is_wanted("use_fips_endpoint") else ""
+        dual = "dualstack." if self._is_wanted("use_dualstack_endpoint") else ""
+        china = ".cn" if region.startswith("cn-") else ""
+        return f"s3{fips}.{dual}{region}.amazonaws.com{china}"
+
+    def _is_wanted(self, name: str) -> bool:
+        return (self._first(f"AWS_{name.upper()}") or self._of(name)).lower() == "true"
+
+    @property
+    def _profile(self) -> str:
+        return self._first("AWS_DEFAULT_PROFILE", "AWS_PROFILE") or "default"
+
+    def _first(self, *names: str) -> str:
+        return next((text for name in names if (text := self._environment.get(name, ""))), "")
+
+    def _of(self, name: str) -> str:
+        return self._config_file.get(name) or self._credentials_file.get(name) or ""
+
+    def _sections(self, variable: str, name: str) -> Mapping[str, str]:
+        """What the profile has in a file; nothing of one that cannot be read."""
+        path = os.path.expanduser(self._first(variable) or f"~/.aws/{name}")
+        parser = configparser.RawConfigParser(default_section="")
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError):
+            # Whether that matters is known once no key is found: botocore names the line.
+            return {}
+        for section in (f"profile {self._profile}", self._profile):
+            if parser.has_section(section):
+                return dict(parser.items(section))
+        return {}
+
+    def _static_keys(self) -> AccessKeys | None:
+        env = self._environment
+        if env.get("AWS_ACCESS_KEY_ID") and env.get("AWS_SECRET_ACCESS_KEY"):
+            token = self._first("AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN")
+            return AccessKeys(env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"], token)
+        names = {*self._credentials_file, *self._config_file}
+        is_elsewhere = any(name in _OF_A_ROLE or name.startswith(_SSO) for name in names)
+        if is_elsewhere or "AWS_WEB_IDENTITY_TOKEN_FILE" in env or "AWS_ACCESS_KEY_ID" in env:
+            return None
+        for file in (self._credentials_file, self._config_file):
+            key, secret = file.get("aws_access_key_id"), file.get("aws_secret_access_key")
+            if key and secret:
+                token = file.get("aws_session_token") or file.get("aws_security_token") or ""
+                return AccessKeys(key, secret, token)
+        return None
+
+    def _keys_of_a_role(self) -> AccessKeys:
+        try:
+            from botocore import exceptions
+            from botocore.session import Session
+        except ModuleNotFoundError as error:
+            from strongroom.base.parts import missing_library
+
+            raise missing_library(error.name or "botocore") from error
+        # Its debugging shows signatures and parts of what is sent.
+        for name in ("botocore", "urllib3"):
+            logging.getLogger(name).setLevel(logging.WARNING)
+        try:
+            if self._credentials is None:
+                self._credentials = Session().get_credentials()
+            if self._credentials is None:
+                raise exceptions.NoCredentialsError
+            found = self._credentials.get_frozen_credentials()
+        except (exceptions.NoCredentialsError, exceptions.PartialCredentialsError):
+            raise StoreError(
+                f"{self._shown}: no access key was found; set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials and name the profile in "
+                "AWS_PROFILE"
+            ) from None
+        except (exceptions.ProfileNotFound, exceptions.ConfigParseError) as error:
+            raise StoreError(f"{self._shown}: {printable(str(error))}; see ~/.aws/config") from None
+        except exceptions.ClientError as error:
+            raise StoreError(
+                f"{self._shown}: no access key was given for the role: {printable(str(error), 400)}"
+            ) from None
+        except exceptions.BotoCoreError as error:
+            raise PassingError(f"no access key yet ({type(error).__name__})") from None
+        return AccessKeys(found.access_key, found.secret_key, found.token or "")
