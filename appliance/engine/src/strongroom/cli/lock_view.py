@@ -9,12 +9,12 @@ from strongroom.base.errors import CheckFailedError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted
 from strongroom.cli.table import write_table
+from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import time_text
+from strongroom.engine.stores.store import Kind
 
 if TYPE_CHECKING:
-    from strongroom.cli.terminal import Terminal
     from strongroom.engine.lock.protection import ProtectionReport
-    from strongroom.engine.stores.store import Kind
 
 _SHOWN: Final = 5
 _COLUMNS: Final = ("ID", "TIME", "HOST", "LOCKED UNTIL", "PROBLEM")

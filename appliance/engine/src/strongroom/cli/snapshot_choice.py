@@ -26,13 +26,13 @@ from strongroom.cli.times import parse_moment
 from strongroom.engine.repository.listing.links import followed
 from strongroom.engine.repository.newest_known import Behind, NewestKnown
 from strongroom.engine.repository.object_owners import owner_of_object
+from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import SetAside
 from strongroom.engine.repository.snapshots import Snapshot, find_snapshot, select_snapshots
 from strongroom.engine.stores.capabilities import found_false
 
 if TYPE_CHECKING:
     from strongroom.engine.repository.listing.reader import Listing
-    from strongroom.engine.repository.repository import Repository
 
 
 def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:

@@ -12,12 +12,12 @@ from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
+from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import time_text
 
 if TYPE_CHECKING:
     import argparse
 
-    from strongroom.cli.terminal import Terminal
     from strongroom.engine.copy.rewrite import Changes, Replaced
     from strongroom.engine.scan.patterns import Patterns
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from strongroom.base.errors import EXIT_DONE, UsageError
@@ -22,8 +23,6 @@ from strongroom.cli.times import time_text
 from strongroom.engine.repository.snapshots import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from strongroom.engine.prune.forget import GroupKey
 
 EPILOG = """\

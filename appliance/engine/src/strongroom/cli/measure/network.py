@@ -13,16 +13,14 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from strongroom.base import clock
 from strongroom.cli.measure.profile import NetworkProfile, Transfer
 from strongroom.cli.measure.together import Worker, work_together
+from strongroom.net.channels.channel import Channel
 from strongroom.net.storage.client import StorageAnswer, StorageClient
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, FrameType, Probe, StorageHello
-
-if TYPE_CHECKING:
-    from strongroom.net.channels.channel import Channel
 
 STREAMS: Final = (1, 2, 4, 8, 16)
 SEND_BYTES: Final = 1 << 20

@@ -31,6 +31,7 @@ from strongroom.base.errors import (
 )
 from strongroom.base.interpreter import SAFE_FOLDER, module_command
 from strongroom.base.printable import printable, printable_lines
+from strongroom.cli.schedule.machine import ScheduledMachine
 from strongroom.cli.schedule.notices import send_tests, tell_of_run
 from strongroom.cli.schedule.units import SERVICE, ServiceManager
 from strongroom.cli.terminal import Terminal
@@ -38,7 +39,6 @@ from strongroom.engine.stores.place import S3
 from strongroom.net.identities.private_files import PUBLIC_MODE, write_file
 
 if TYPE_CHECKING:
-    from strongroom.cli.schedule.machine import ScheduledMachine
     from strongroom.config.settings.pool import KeepRules
 
 # Snapshots of the schedule, which its rules are about; those made by hand have none.

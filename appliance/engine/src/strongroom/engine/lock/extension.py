@@ -24,12 +24,12 @@ from strongroom.engine.lock.objects import (
     locked_objects,
     locking_store,
 )
+from strongroom.engine.stores.object_lock import ObjectVersion
+from strongroom.engine.stores.store import Kind
 
 if TYPE_CHECKING:
     from strongroom.base.progress import Progress
     from strongroom.engine.repository.repository import Repository
-    from strongroom.engine.stores.object_lock import ObjectVersion
-    from strongroom.engine.stores.store import Kind
 
 _SHARE_LEFT: Final = 0.5
 

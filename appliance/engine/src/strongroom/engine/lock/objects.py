@@ -29,10 +29,10 @@ from strongroom.engine.stores.object_lock import (
     ObjectVersion,
 )
 from strongroom.engine.stores.s3_client import RefusedError
+from strongroom.engine.stores.store import Kind
 
 if TYPE_CHECKING:
     from strongroom.engine.repository.repository import Repository
-    from strongroom.engine.stores.store import Kind
 
 # Requests in flight: each waits for the store, and takes little of the processor.
 _THREADS: Final = 16

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
@@ -27,14 +28,12 @@ from strongroom.engine.repository.index.block_rows import SHARED_NUMBER
 from strongroom.engine.repository.listing.page import decode_parts
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import SetAside, is_of_one_object, problem_text
+from strongroom.engine.repository.snapshots import Snapshot
 from strongroom.engine.repository.tombstones import read_tombstones
+from strongroom.engine.stores.store import Kind
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from strongroom.base.progress import Progress
-    from strongroom.engine.repository.snapshots import Snapshot
-    from strongroom.engine.stores.store import Kind
 
 _CACHE_BYTES: Final = 8 << 20
 _DAY_NS: Final = 86400 * SECOND_NS

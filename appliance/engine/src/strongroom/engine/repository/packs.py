@@ -68,11 +68,11 @@ from strongroom.engine.repository.keys.roles import (
     required_appliance_key,
 )
 from strongroom.engine.stores.at_once import at_once, most_together
+from strongroom.engine.stores.store import Store
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from strongroom.engine.stores.store import Store
 
 KIND_DATA = 0
 KIND_LISTING = 1

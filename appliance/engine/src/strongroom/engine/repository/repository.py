@@ -47,7 +47,7 @@ from strongroom.engine.repository.keys.roles import (
 )
 from strongroom.engine.repository.keys.wrapping import Argon2Cost, WrapInfo, wrap_info, wrap_key
 from strongroom.engine.repository.leases import APPLIANCE, Holder, Lease
-from strongroom.engine.repository.read_caches import RecentlyUsed
+from strongroom.engine.repository.read_caches import ReadCaches, RecentlyUsed
 from strongroom.engine.repository.set_aside import SetAside
 from strongroom.engine.repository.snapshots import (
     Snapshot,
@@ -59,14 +59,13 @@ from strongroom.engine.repository.snapshots import (
 from strongroom.engine.stores.at_once import most_together
 from strongroom.engine.stores.capabilities import ListsAhead, Series, copy_ahead, together
 from strongroom.engine.stores.object_lock import LockRule, LocksObjects
+from strongroom.engine.stores.store import Kind, Store
 
 if TYPE_CHECKING:
     from strongroom.engine.repository.blocks import BlockReader
     from strongroom.engine.repository.index.block_rows import BlockPlaces, PlacesByClient
     from strongroom.engine.repository.index.index import Index
     from strongroom.engine.repository.packs import PackFooter, PackWriter
-    from strongroom.engine.repository.read_caches import ReadCaches
-    from strongroom.engine.stores.store import Kind, Store
 
 DEFAULT_CACHE_BYTES = 32 << 20
 _SNAPSHOT_BYTES = 4 << 20

@@ -54,11 +54,11 @@ from strongroom.engine.repository.set_aside import SetAside, is_of_one_object
 from strongroom.engine.rows.left_out import unread_folders
 from strongroom.engine.rows.rows import bytes_together
 from strongroom.engine.stores.at_once import read_each
+from strongroom.engine.stores.store import ObjectInfo, Store
 
 if TYPE_CHECKING:
     from strongroom.engine.repository.kept_notes import KeptNotes
     from strongroom.engine.repository.read_caches import RecentlyUsed
-    from strongroom.engine.stores.store import ObjectInfo, Store
 
 _MAGIC = b"SRSN"
 _VERSION = 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from strongroom.base import clock
 from strongroom.base.errors import (
@@ -26,9 +26,7 @@ from strongroom.engine.content.digests import OBJECT_NAME_SIZE, object_name
 from strongroom.engine.repository.keys.owners import SIGNATURE_SIZE, is_signed
 from strongroom.engine.repository.keys.roles import Key, required_appliance_key
 from strongroom.engine.stores.at_once import read_each
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Store
+from strongroom.engine.stores.store import Store
 
 _MAGIC = b"SRTS"
 _VERSION = 1

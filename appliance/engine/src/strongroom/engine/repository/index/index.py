@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +35,7 @@ from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.keys.roles import Key
 from strongroom.engine.repository.packs import PackFooter, read_owner
 from strongroom.engine.repository.tombstones import read_tombstones
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Store
+from strongroom.engine.stores.store import Store
 
 # Whose a pack is that index objects of several clients describe.
 #

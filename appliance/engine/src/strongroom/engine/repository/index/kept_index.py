@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,7 @@ from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.keys.roles import Key
 from strongroom.engine.repository.packs import PackFooter
 from strongroom.engine.stores.opened_store import OpenedStore
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Store
+from strongroom.engine.stores.store import Store
 
 Reference = tuple[bytes, int]
 _Found = TypeVar("_Found")

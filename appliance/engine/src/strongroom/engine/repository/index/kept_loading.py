@@ -8,7 +8,7 @@ describes its pack; for new references the pack must be neither marked nor missi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from blake3 import blake3
@@ -49,9 +49,7 @@ from strongroom.engine.repository.packs import HEADER_SIZE, KIND_DATA
 from strongroom.engine.repository.tombstones import read_tombstones
 from strongroom.engine.stores.at_once import most_together, read_each
 from strongroom.engine.stores.opened_store import OpenedStore
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Store
+from strongroom.engine.stores.store import Store
 
 # Entries that are collected before they become a run: 15 MB.
 _RUN_ENTRIES: Final = 1 << 18

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -52,9 +52,7 @@ from strongroom.engine.repository.block_columns import (
 from strongroom.engine.repository.keys.owners import SHARED, SIGNATURE_SIZE, is_signed
 from strongroom.engine.repository.keys.roles import Key, required_appliance_key
 from strongroom.engine.repository.packs import PackFooter
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Store
+from strongroom.engine.stores.store import Store
 
 _MAGIC = b"SRIX"
 _VERSION = 1

@@ -25,11 +25,11 @@ from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.keys.roles import Key
 from strongroom.engine.repository.listing.page import PageParts
 from strongroom.engine.repository.packs import KIND_DATA
+from strongroom.engine.stores.store import Store
 
 if TYPE_CHECKING:
     from strongroom.engine.repository.index.index import Index
     from strongroom.engine.repository.index.live_blocks import LiveBlocks
-    from strongroom.engine.stores.store import Store
 
 _SLOT_BITS = 16
 
