@@ -70,9 +70,10 @@ for scenario in "${scenarios[@]}"; do
         failed+=("$scenario")
         continue
     fi
-    # Not `ip netns exec`, which hides the cgroups.
-    nsenter --net="/run/netns/$LABORATORY_NETWORK" molecule "${COMMAND:-test}" --scenario-name "$scenario" ||
-        failed+=("$scenario")
+    # Not `ip netns exec`, which hides the cgroups. Molecule looks for its configuration beside a folder `.git`, and in
+    # a worktree that is a file.
+    nsenter --net="/run/netns/$LABORATORY_NETWORK" molecule --base-config .config/molecule/config.yml \
+        "${COMMAND:-test}" --scenario-name "$scenario" || failed+=("$scenario")
     echo "$scenario: $((SECONDS - began)) s"
 done
 [ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}" >&2; exit 1; }
