@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from kit.command import Command
+from kit.descriptors import open_as
 from kit.memory_folder import memory_folder
 from kit.postgresql_cluster import Cluster
 from kit.tree_removal import remove_tree
@@ -18,8 +20,22 @@ from kit.tree_removal import remove_tree
 # What started commands have compiled is kept: else each of them compiles the engine anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Open by a module when it ends: what fixtures of the session hold, and little more.
+_MOST_LEFT = 100
+
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _descriptors() -> Iterator[None]:
+    """A module leaves few descriptors behind: a worker runs hundreds, and has 1,024 of them."""
+    before = set(os.listdir("/proc/self/fd"))
+    yield
+    if len(os.listdir("/proc/self/fd")) > len(before) + _MOST_LEFT:
+        gc.collect()
+        left = [open_as(name) for name in set(os.listdir("/proc/self/fd")) - before]
+        assert len(left) <= _MOST_LEFT, left
 
 
 @pytest.fixture

@@ -33,3 +33,11 @@ def is_readable(descriptor: int, seconds: float | None = None) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(None if seconds is None else seconds * 1000))
+
+
+def open_as(name: str) -> str:
+    """What a descriptor of this process, as /proc/self/fd lists it, is open on; "" if closed."""
+    try:
+        return os.readlink(f"/proc/self/fd/{name}")
+    except OSError:
+        return ""

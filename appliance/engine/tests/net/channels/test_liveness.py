@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -105,16 +106,13 @@ def test_a_busy_peer_whose_machine_answers_is_waited_for(link, shared_house, mod
 def socket_to(address):
     """A duplicate of this process's only socket that is connected to an address."""
     found = []
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            one = socket.socket(fileno=os.dup(int(name)))
-        except OSError:
-            continue
-        with contextlib.suppress(OSError):
-            if one.family == socket.AF_INET and one.getpeername()[0] == address:
-                found.append(one)
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # the listing is closed by now, or it is not connected
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
-        one.close()
+            with socket.socket(fileno=os.dup(number)) as one:
+                if one.family == socket.AF_INET and one.getpeername()[0] == address:
+                    found.append(one.dup())
     (only,) = found
     return only
 
