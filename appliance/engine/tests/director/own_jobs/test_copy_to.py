@@ -13,6 +13,7 @@ from sqlalchemy import update
 
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from kit.director_with_repositories import PASSPHRASE, Place, rebuild_catalog
+from kit.size_limit import largest_file
 from kit.tiny_backup import CHEAP, back_up
 from kit.virtual_time import ShiftedTime
 from strongroom.base.errors import ConflictError
@@ -235,6 +236,45 @@ async def test_a_copy_that_a_killed_run_made_is_entered_by_the_next(director):
     assert (run.state, run.files, run.stored_bytes) == ("done", 1, 0)
     (copy,) = await director.snapshots("offsite")
     assert (copy.id, copy.original, copy.pool) == (there.id, made, "Offsite")
+
+
+@in_loop
+async def test_what_a_run_copied_before_it_failed_counts(director):
+    agent = await director.with_agent(BASE, pool="CopyTo = Offsite; KeepLast = 9")
+    first = await director.back_up(agent)
+    await director.go(60)
+    (director.source / "large").write_bytes(os.urandom(8 << 20))
+    await director.back_up(agent)
+    with largest_file(4 << 20):
+        await director.look()
+    failed = (await director.copy_runs())[-1]
+    assert (failed.state, failed.files) == ("failed", 1)
+    assert [one.original for one in await director.snapshots("offsite")] == [first]
+    await director.go(3600)
+    await director.look()
+    assert (await director.copies()).waiting == 0
+
+
+@in_loop
+async def test_a_snapshot_that_is_damaged_is_given_up_by_forgetting_it(director):
+    agent = await director.with_agent(BASE, pool="CopyTo = Offsite; KeepLast = 9")
+    before = {*(director.folder / "main" / "packs").rglob("*")}
+    damaged = await director.back_up(agent)
+    for pack in {*(director.folder / "main" / "packs").rglob("*")} - before:
+        if pack.is_file():
+            pack.chmod(0o600)
+            pack.write_bytes(b"x" * pack.stat().st_size)
+    await director.look()
+    (run, *_) = await director.copy_runs()
+    assert (run.state, run.files) == ("incomplete", 0)
+    assert damaged[:8] in await director.texts(run.id)
+    await director.go(3 * DAY)
+    await director.look()
+    assert "copy-late" in await director.events()
+    await director.service.commands.forget_snapshot(damaged, OPERATOR)
+    await director.look()
+    assert (await director.copies()).waiting == 0
+    assert "copy-late" not in await director.events()
 
 
 @in_loop

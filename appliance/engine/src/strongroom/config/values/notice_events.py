@@ -178,7 +178,9 @@ CONDITIONS: Final[dict[str, ConditionKind]] = {
         "a snapshot of a Pool with `Copy To` has had no copy at the second Storage for 2 days",
         _LOOK,
         "a copy of it, its removal, or the end of `Copy To`",
-        "`strongroom status` shows how far they are behind, `strongroom runs --job copy-POOL` why",
+        "`strongroom status` shows how far they are behind, `strongroom runs --job copy-POOL` why. "
+        "A snapshot that is damaged can have no copy: the run names it, and `strongroom forget ID` "
+        "gives it up",
     ),
     "false-snapshot": ConditionKind(
         "error",

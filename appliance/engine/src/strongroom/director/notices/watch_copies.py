@@ -25,7 +25,8 @@ def late_copies(context: DirectorContext) -> Iterator[Condition]:
                 title=f"snapshots of pool {one.pool} have no copy in storage {one.storage}",
                 detail=f"{counted(one.waiting, 'snapshot')}, the oldest waits since "
                 f"{clock.utc_text(one.behind_since_ns)[:16].replace('T', ' ')} UTC",
-                remedy=f"strongroom runs --job {one.job} shows why",
+                remedy=f"strongroom runs --job {one.job} shows why; of a snapshot that is damaged "
+                "there is no copy: strongroom forget ID gives it up",
                 since_ns=one.behind_since_ns,
                 job=one.job,
                 storage=one.storage,

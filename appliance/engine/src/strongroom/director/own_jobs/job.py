@@ -41,7 +41,13 @@ from strongroom.engine.stores.capabilities import (
     stored_by_agents,
 )
 from strongroom.net.control.messages import RunEnded
-from strongroom.service.job_process.program import JobInput, JobOutput, give_way, run_program
+from strongroom.service.job_process.program import (
+    JobInput,
+    JobOutput,
+    ended_by,
+    give_way,
+    run_program,
+)
 from strongroom.service.job_process.retry import persist
 
 
@@ -51,25 +57,38 @@ def _do(job: OwnJobDescription, job_input: JobInput, output: JobOutput) -> RunEn
     # Who cannot be reached at all is reported at once.
     opened = [_open(job.place, job.cache_folder)]
 
+    copies: dict[str, str] = {}
+
     def attempt() -> RunEnded:
         repository = opened.pop() if opened else _open(job.place, job.cache_folder)
         try:
-            return _execute(repository, job, output)
+            return _execute(repository, job, output, copies)
         finally:
             repository.close()
 
-    ended = persist(attempt, output)
+    try:
+        ended = persist(attempt, output)
+    except BaseException as error:
+        job_input.ignore()
+        if not copies:
+            raise
+        # What was copied before counts, whatever ended the job.
+        failed, summary = ended_by(error, output), {"copies": [*copies.items()]}
+        return msgspec.structs.replace(failed, summary=summary)
     job_input.ignore()
     return ended
 
 
-def _execute(repository: Repository, job: OwnJobDescription, output: JobOutput) -> RunEnded:
+def _execute(
+    repository: Repository, job: OwnJobDescription, output: JobOutput, copies: dict[str, str]
+) -> RunEnded:
+    """copies: original -> copy, filled by a job that copies."""
     if isinstance(job, ReadSnapshot):
         return _read_snapshot(repository, job, output)
     if isinstance(job, RestoreSample):
         return _restore_sample(repository, job, output)
     if isinstance(job, CopySnapshots):
-        return _copy(repository, job, output)
+        return _copy(repository, job, output, copies)
     if isinstance(job, Prune):
         return _prune(repository, job.sharing, output)
     if isinstance(job, ShareJob):
@@ -142,7 +161,9 @@ def _verified(summary: dict[str, Any], faults: int, text: str) -> RunEnded:
     )
 
 
-def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> RunEnded:
+def _copy(
+    repository: Repository, job: CopySnapshots, output: JobOutput, copies: dict[str, str]
+) -> RunEnded:
     from strongroom.engine.copy.copy import CopyOptions, copy_snapshots, to_be_copied
 
     target = _open(job.target, job.cache_folder)
@@ -156,18 +177,18 @@ def _copy(repository: Repository, job: CopySnapshots, output: JobOutput) -> RunE
         ignored = found_false(target.store) | stored_by_agents(target.store) | {*job.false}
         missing, there = to_be_copied(repository, target, wanted, ignored)
         # Also those of a run that was killed before it could report them.
-        copies = [[original.id, copy.id] for original, copy in there]
+        copies |= {original.id: copy.id for original, copy in there}
         stored_bytes = 0
         options = CopyOptions(host=job.host, ignored=ignored)
         with output.shown_progress("copy") as progress:
             for copied in copy_snapshots(repository, target, missing, options, progress, set_aside):
                 stored_bytes += copied.stored_bytes
-                copies.append([copied.original.id, copied.copy.id])
+                copies[copied.original.id] = copied.copy.id
                 output.log("info", f"{copied.original.short_id} is {copied.copy.short_id} there")
     finally:
         target.close()
     set_aside.report(_teller(repository, output))
-    summary = {"copies": copies, "present": len(there), "stored_bytes": stored_bytes}
+    summary = {"copies": [*copies.items()], "present": len(there), "stored_bytes": stored_bytes}
     return _done(summary, set_aside)
 
 

@@ -21,7 +21,7 @@ import msgspec
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
-from strongroom.base.errors import JobDiedError, UsageError
+from strongroom.base.errors import JobDiedError, StrongroomError, UsageError
 from strongroom.base.quantities import counted
 from strongroom.config.settings.admin_commands import AdminCommand, AdminVerb, parse_admin_command
 from strongroom.config.settings.levels import VERIFY_SAMPLE
@@ -35,7 +35,7 @@ from strongroom.director.own_jobs.catalog_copies import (
     catalog_snapshot,
     write_catalog,
 )
-from strongroom.director.own_jobs.copies import enter_copies, planned_copies
+from strongroom.director.own_jobs.copies import EnteredCopies, enter_copies, planned_copies
 from strongroom.director.own_jobs.descriptions import (
     BackUpFolder,
     CopySnapshots,
@@ -117,9 +117,15 @@ class OwnJobs:
         )
         await runs.say(active, "info", f"copies {counted(len(chosen), 'snapshot')} to {storage}")
         ended = await run_own_job(description, active, runs)
-        entered = await context.with_repository(
-            enter_copies, context, record, chosen, ended.summary, storage, pool
-        )
+        try:
+            entered = await context.with_repository(
+                enter_copies, context, record, chosen, ended.summary, storage, pool
+            )
+        except StrongroomError:
+            if ended.status != "failed":
+                raise
+            # What ended the run says why; the next one finds what it copied.
+            entered = EnteredCopies(0, {})
         # Their location: retention applies there afterwards.
         ended.summary.update(storage=storage, pool=pool)
         outcome = _outcome(ended, {"files": entered.number})
