@@ -107,7 +107,7 @@ def test_at_a_daemon_what_was_stored_is_verified_first(
     assert ended.status == "done"
     assert [one for one, _ in ended.summary["copies"]] == [kept.id]
     assert any(false.id in line for line in log)
-    pruning = Prune(place=place, host="boss", sharing=Sharing(3, ()))
+    pruning = Prune(place=place, host="boss", sharing=Sharing(3, ()), memory_bytes=1 << 30)
     ended, log = carried_out(pruning)
     assert (ended.status, ended.error_id) == ("incomplete", "")
     assert any(false.id in line for line in log)

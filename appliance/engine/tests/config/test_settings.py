@@ -35,7 +35,7 @@ Client { Name = shut; Address = host; Password = "p"; Enabled = no; TLS Enable =
   Connection From Director To Client = yes }
 Storage { Name = s; Address = host; Password = "p"; Device = d; Media Type = File; Enabled = no }
 Storage { Name = t; Address = host; Password = "p"; Device = e; Device = f; Media Type = File
-  Repository = /srv/t; Passphrase File = /etc/t; Share Chunks From = 0 }
+  Repository = /srv/t; Passphrase File = /etc/t; Share Chunks From = 0; Prune Memory = 2 g }
 Pool { Name = p; Next Pool = q; Keep Daily = 7; Keep Within = 1 week; Keep Tag = yearly
   Storage = s, t; Minimum Retention = 1 day }
 Pool { Name = q; Volume Retention = 10 days; Auto Prune = no }
@@ -129,6 +129,10 @@ def test_clients_and_storages():
     assert found.client("dialled").share_below == ()
     assert found.client("shut").share_below == DEFAULT_SHARE_BELOW
     assert (found.storage("t").share_chunks_from, found.storage("s").share_chunks_from) == (0, 3)
+    assert (found.storage("t").prune_memory_bytes, found.storage("s").prune_memory_bytes) == (
+        2 << 30,
+        1 << 30,
+    )
     assert found.storage("t").devices == ("e", "f")
     assert (found.storage("t").repository, found.storage("s").repository) == ("/srv/t", "")
 

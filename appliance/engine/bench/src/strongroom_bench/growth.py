@@ -217,6 +217,10 @@ class Bench:
         yield "prune, nothing to do", self.run("prune")
         yield "prune again", self.run("prune")
         yield "share, nothing to share", self.run("share")
+        self._change()
+        self.run(*backup)
+        yield "prune after a backup", self.run("prune")
+        yield "the same in parts of 64 MiB", self.run("prune", "--recount", "--memory", "64M")
 
     @property
     def cache_bytes(self) -> int:

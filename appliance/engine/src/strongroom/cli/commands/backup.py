@@ -23,6 +23,7 @@ from strongroom.cli.access import begin_store, open_repository, read_key_file
 from strongroom.cli.knob_options import add_knob_options, knob_settings
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.settings import Settings
+from strongroom.cli.sizes import size_bytes
 from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.terminal import Terminal
 from strongroom.engine.repository.keys.roles import PutKey
@@ -60,7 +61,6 @@ named is there; no snapshot.
 """
 
 _ENGINE = "strongroom.engine.backup.backup"
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -350,15 +350,7 @@ def _encoded(texts: list[str]) -> tuple[bytes, ...]:
 
 
 def _size(text: str | None, option: str) -> int | None:
-    """Bytes of `500M` and the like. Raises UsageError."""
-    if text is None:
-        return None
-    number = text.lower().removesuffix("ib").removesuffix("b")
-    unit = number[-1:] if number[-1:] in _UNITS else ""
-    digits = number[: len(number) - len(unit)]
-    if not digits.isdecimal():
-        raise UsageError(f"{option} {text}: write a number of bytes, or one with K, M, G or T")
-    return int(digits) * _UNITS[unit]
+    return None if text is None else size_bytes(text, option)
 
 
 def _tell(problem: Problem, terminal: Terminal) -> None:

@@ -12,6 +12,7 @@ from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.set_aside import end_with
+from strongroom.cli.sizes import size_bytes
 from strongroom.cli.terminal import Terminal
 from strongroom.cli.times import time_text
 from strongroom.engine.repository.repository import Repository
@@ -69,6 +70,13 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
         help="copying threads (default: one per core, at most 8)",
     )
     group.add_argument(
+        "--memory",
+        metavar="SIZE",
+        default="1G",
+        help="memory for blocks that are counted at once; with more blocks, index and listings are "
+        "read once for each part (default: 1G)",
+    )
+    group.add_argument(
         "--recount",
         action="store_true",
         help="read and count everything, also when nothing came or went since the last prune",
@@ -96,6 +104,7 @@ def prune_options(arguments: argparse.Namespace) -> PruneOptions:
         threads=arguments.threads,
         dry_run=arguments.dry_run,
         recount=arguments.recount,
+        memory_bytes=size_bytes(arguments.memory, "--memory"),
     )
 
 

@@ -18,8 +18,9 @@ class StorageSettings:
     repository: how the director itself gets at the repository, a folder or the local socket of the
     daemon, "" where it has no way; passphrase_file: "" for a repository without a passphrase.
     maximum_concurrent_read_jobs: 0 for no limit of its own. share_chunks_from: how many clients
-    must hold a chunk that they offer before it is shared; 0: none is. nearly_full_at, full_at: how
-    many percent of the disk are used when a notice says so; 0: never.
+    must hold a chunk that they offer before it is shared; 0: none is. prune_memory_bytes: bytes for
+    blocks that are counted at once. nearly_full_at, full_at: how many percent of the disk are used
+    when a notice says so; 0: never.
     """
 
     name: str
@@ -31,6 +32,7 @@ class StorageSettings:
     passphrase_file: str
     cipher_suites: str
     share_chunks_from: int
+    prune_memory_bytes: int
     maximum_concurrent_jobs: int
     maximum_concurrent_read_jobs: int
     maximum_bandwidth_per_job_bytes_per_second: int

@@ -56,6 +56,7 @@ class Prune(OwnJob, frozen=True, kw_only=True, tag="prune"):
     """Verify uploads at a storage daemon, share, then remove data that no snapshot needs."""
 
     sharing: Sharing
+    memory_bytes: int
 
 
 class ShareJob(OwnJob, frozen=True, kw_only=True, tag="share"):

@@ -90,7 +90,7 @@ def _execute(
     if isinstance(job, CopySnapshots):
         return _copy(repository, job, output, copies)
     if isinstance(job, Prune):
-        return _prune(repository, job.sharing, output)
+        return _prune(repository, job, output)
     if isinstance(job, ShareJob):
         return _share(repository, job.sharing, output)
     if isinstance(job, VerifyUploads):
@@ -203,17 +203,18 @@ def _verified_first(repository: Repository, output: JobOutput) -> frozenset[str]
     return found_false(repository.store)
 
 
-def _prune(repository: Repository, sharing: Sharing, output: JobOutput) -> RunEnded:
+def _prune(repository: Repository, job: Prune, output: JobOutput) -> RunEnded:
     from strongroom.engine.prune.prune import prune
     from strongroom.engine.prune.prune_options import PruneOptions
 
+    sharing = job.sharing
     verified = _done({})
     if repository.store.capability(KeepsJudgements) is not None:
         # Forged data of an agent must not block prune.
         verified = _verify_uploads(repository, output, sharing)
     shared = _share(repository, sharing, output)
     with output.shown_progress("prune") as progress:
-        report = prune(repository, PruneOptions(), progress)
+        report = prune(repository, PruneOptions(memory_bytes=job.memory_bytes), progress)
     summary = report.summary() | {
         name: shared.summary[name] for name in ("shared_chunks", "shared_bytes")
     }

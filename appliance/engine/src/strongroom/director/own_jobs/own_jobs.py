@@ -187,12 +187,14 @@ class OwnJobs:
         configuration = self._context.configuration
         known = load_clients(self._context.catalog)
         generations = {name: one.generation for name, one in known.items()}
+        settings = configuration.storages[storage]
         sharing = Sharing(
-            configuration.storages[storage].share_chunks_from,
+            settings.share_chunks_from,
             tuple((name, generations.get(name, 0)) for name in configuration.clients),
         )
-        kind = Prune if verb == "prune" else ShareJob
-        return kind(**repository, sharing=sharing)
+        if verb == "prune":
+            return Prune(**repository, sharing=sharing, memory_bytes=settings.prune_memory_bytes)
+        return ShareJob(**repository, sharing=sharing)
 
     async def _back_up_catalog(self, storage: str, active: ActiveRun, runs: RunControl) -> Ending:
         context, record = self._context, active.record

@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from blake3 import blake3
@@ -17,7 +17,11 @@ from numpy.typing import NDArray
 from strongroom.base.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.engine.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE, object_name
 from strongroom.engine.repository.block_columns import BlockColumns, dead_flags
-from strongroom.engine.repository.index.index import Index, contested_owners
+from strongroom.engine.repository.index.index import (
+    Index,
+    again_if_replaced,
+    contested_owners,
+)
 from strongroom.engine.repository.index.objects import read_index_object
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.keys.owners import SHARED
@@ -25,8 +29,6 @@ from strongroom.engine.repository.packs import KIND_DATA, PackFooter
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.tombstones import read_tombstone
 from strongroom.engine.stores.store import Kind
-
-_ATTEMPTS: Final = 5
 
 
 class Damaged(NamedTuple):
@@ -69,13 +71,7 @@ class SoundIndex:
 
 def load_sound_index(repository: Repository) -> SoundIndex:
     """Read every index object and every tombstone; damage is reported, not raised."""
-    for _ in range(_ATTEMPTS):
-        try:
-            return _load(repository)
-        except ObjectMissingError:
-            # A prune has replaced it since it was listed; what replaces it is there by now.
-            continue
-    return _load(repository)
+    return again_if_replaced(lambda: _load(repository))
 
 
 def _load(repository: Repository) -> SoundIndex:

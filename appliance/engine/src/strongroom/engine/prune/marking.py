@@ -1,6 +1,7 @@
 """Marks what snapshots use: their listing pages, and the content that those refer to.
 
 Most pages are shared by many snapshots; each is read once, however often snapshots are marked.
+Where not all ids fit into memory, there is a marker for each part of them (`range_counts`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from strongroom.engine.content.digests import BLOCK_ID_SIZE, object_name
 from strongroom.engine.prune.time_shares import TimeShares
 from strongroom.engine.repository.blocks import BlockReader
 from strongroom.engine.repository.client_readers import ClientReaders
+from strongroom.engine.repository.index.block_rows import PlacesByClient
 from strongroom.engine.repository.index.client_blocks import ClientBlocks
 from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.index.live_blocks import LiveBlocks
+from strongroom.engine.repository.index.selection import SomeIds
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.listing.page import PageParts, decode_parts
 from strongroom.engine.repository.object_owners import owner_of_object
@@ -35,13 +38,18 @@ _NO_IDS = np.zeros(0, _BLOCK_ID)
 class Marker:
     """Collects what snapshots use in `live`; `mark` again adds snapshots made meanwhile."""
 
-    def __init__(self, repository: Repository, progress: Progress) -> None:
-        """KeyRightError with a put key."""
+    def __init__(
+        self, repository: Repository, progress: Progress, ids: SomeIds | None = None
+    ) -> None:
+        """KeyRightError with a put key. ids: what is marked, None for all."""
         self._repository = repository
         self._progress = progress
+        self._ids = ids
         # Of each client: a page of another client with the same id is another page.
         self._pages: set[tuple[bytes, bytes]] = set()
         self._snapshots: set[str] = set()
+        # Of all parts together.
+        self._seen: set[str] = set()
         self._shares = TimeShares()
         self.live = LiveBlocks()
         # Shared blocks that each client's snapshots refer to, ascending ids of 24 bytes.
@@ -50,15 +58,26 @@ class Marker:
         self.set_aside = SetAside()
         self.false_owners: set[bytes] = set()
 
-    def mark(self, names: Iterable[str], index: Index) -> None:
+    def of_ids(self, ids: SomeIds) -> Marker:
+        """One that marks some ids; what it sets aside is set aside here too."""
+        other = Marker(self._repository, self._progress, ids)
+        other.set_aside, other.false_owners = self.set_aside, self.false_owners
+        other._shares, other._seen = self._shares, self._seen
+        return other
+
+    def mark(
+        self, names: Iterable[str], index: Index, listings: PlacesByClient | None = None
+    ) -> None:
         """Mark the snapshots of these ids; `index` must have been loaded after they were listed.
+
+        listings: where pages are, if `index` has not all blocks.
 
         DamageError when one of them was damaged on the disk: it does not even say whose it is. Any
         other that cannot be read, or refers to what is not there, is set aside: what it refers to
         is kept as far as it is there, and nothing of `false_owners` may be removed, in case its
         index was lost, or it is of a later version.
         """
-        readers = ClientReaders(self._repository, index, _CACHE_BYTES)
+        readers = ClientReaders(self._repository, listings or index, _CACHE_BYTES)
         unverified = self._repository.store.unverified("snapshots")
         for name in names:
             if name in self._snapshots:
@@ -94,7 +113,7 @@ class Marker:
             else:
                 self._pages.update((owner, page) for page in ids)
             self._progress.add(files=sum(page.row_count for page in fresh))
-            self._snapshots.add(name)
+            self._done(name)
 
     def _unreadable(self, name: str, error: Exception) -> None:
         """Set a snapshot aside that does not decode; raises where its disk may be to blame."""
@@ -113,7 +132,11 @@ class Marker:
         kept = "; nothing of its client was removed" if owners else ""
         self.set_aside.add("snapshots", name, f"{problem_text(error)}{kept}")
         self.false_owners.update(owners)
+        self._done(name)
+
+    def _done(self, name: str) -> None:
         self._snapshots.add(name)
+        self._seen.add(name)
 
     def shared_blocks(self, owner: bytes) -> bytes:
         """Ids of the shared blocks that a client's snapshots refer to, joined."""
@@ -122,11 +145,11 @@ class Marker:
     def _mark(
         self, pages: list[bytes], blocks: ClientBlocks, reader: BlockReader, *, is_unverified: bool
     ) -> None:
-        self.live.mark(_parts_of(pages), blocks)
+        self.live.mark(self._selected(_parts_of(pages)), blocks)
         for _, raw in reader.blocks(pages):
             if is_unverified:
                 self._shares.require()
-            ids = self.live.mark(decode_parts(raw), blocks)
+            ids = self.live.mark(self._selected(decode_parts(raw)), blocks)
             if ids:
                 mine = self._shared.get(blocks.owner, _NO_IDS)
                 here = np.frombuffer(ids, _BLOCK_ID)
@@ -135,18 +158,28 @@ class Marker:
     def _mark_what_is_there(
         self, pages: list[bytes], blocks: ClientBlocks, reader: BlockReader
     ) -> None:
-        self.live.mark(_parts_of(pages), blocks, only_what_is_there=True)
+        self.live.mark(self._selected(_parts_of(pages)), blocks, only_what_is_there=True)
         for page in pages:
             try:
-                parts = decode_parts(reader.block(page))
+                parts = self._selected(decode_parts(reader.block(page)))
                 self.live.mark(parts, blocks, only_what_is_there=True)
             except Exception as error:
                 if not is_of_one_object(error):
                     raise
 
+    def _selected(self, parts: PageParts) -> PageParts:
+        """The references to ids that are marked here."""
+        if self._ids is None:
+            return parts
+        ids = self._ids.has(parts.block_ids)
+        used = ids[parts.places]
+        numbers = np.cumsum(ids) - 1
+        rows = np.frombuffer(parts.block_ids, _BLOCK_ID)[ids]
+        return PageParts(rows.tobytes(), numbers[parts.places[used]], parts.slots[used])
+
     def __len__(self) -> int:
-        """Snapshots marked."""
-        return len(self._snapshots)
+        """Snapshots marked, here or by those of some ids."""
+        return len(self._seen)
 
 
 def _parts_of(pages: list[bytes]) -> PageParts:

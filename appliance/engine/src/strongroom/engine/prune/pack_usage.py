@@ -20,7 +20,11 @@ from strongroom.base.errors import DamageError
 from strongroom.engine.content.digests import BLOCK_ID_WORDS, CHUNK_ID_SIZE
 from strongroom.engine.repository.block_columns import BlockColumns, chunk_starts, dead_flags
 from strongroom.engine.repository.index.block_rows import SHARED_NUMBER, IndexedPack
-from strongroom.engine.repository.index.objects import read_index_columns, split_columns
+from strongroom.engine.repository.index.objects import (
+    read_index_columns,
+    selected,
+    split_columns,
+)
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.keys.owners import SHARED
 
@@ -121,8 +125,9 @@ def measure_usage(
 ) -> list[PackUsage]:
     """The usage of every pack of the index that is not marked; see `mark_shared`.
 
-    Reads the index objects once more, one at a time, for lengths of chunks. ObjectMissingError
-    when another prune has replaced one meanwhile: reload the index.
+    Of an index of some blocks, that of these. Reads the index objects once more, one at a time, for
+    lengths of chunks. ObjectMissingError when another prune has replaced one meanwhile: reload the
+    index.
     """
     usages: dict[bytes, PackUsage] = {}
     owners = index.owners
@@ -216,6 +221,8 @@ def _parts(repository: Repository, index: Index) -> Iterator[_Part]:
     """All packs of the index objects: many at once, for a pack of large chunks has few rows."""
     for name in index.object_names:
         found = read_index_columns(repository.store, repository.key, name, chunks=True)
+        if index.selection is not None:
+            found = selected(found, index.selection)
         counts, columns = found.packs.block_counts, found.columns
         starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)))
         first_chunks = chunk_starts(columns.chunk_counts)[starts[:-1]]

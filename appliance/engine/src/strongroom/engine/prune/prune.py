@@ -26,10 +26,10 @@ from strongroom.engine.prune.kept_outcome import KeptOutcome, Outcome
 from strongroom.engine.prune.marking import Marker
 from strongroom.engine.prune.prune_options import PruneOptions, PruneReport
 from strongroom.engine.prune.prune_plan import PrunePlan, plan_prune
+from strongroom.engine.prune.range_counts import Counting, batches
 from strongroom.engine.prune.repack import Repacker
 from strongroom.engine.prune.sweep import Swept, live_leases, sweep
 from strongroom.engine.repository.leases import Lease
-from strongroom.engine.repository.packs import PackFooter
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.ticket_objects import remove_expired_tickets
 from strongroom.engine.repository.tombstones import write_tombstone
@@ -51,7 +51,7 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
     if options.dry_run:
         plan = plan_prune(repository, marker, None, options, progress)
         figures = _figures(plan, marker)
-        return _report(plan, figures, marker, options, [], _would_sweep(plan), started)
+        return _report(plan, figures, marker, options, 0, _would_sweep(plan), started)
     with (
         with_reserve(repository.store),
         repository.lease(socket.gethostname(), os.getpid(), "prune") as lease,
@@ -71,17 +71,16 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
         if plan.unused and plan.repacked:
             # Packs that need no copying are removed first, to make room on a nearly full disk.
             only = _mark(repository, lease, plan, plan.unused)
-            swept.count(sweep(repository, lease, marker, options.grace_seconds, progress, only))
-        footers = _repack(repository, plan, marker, options, progress)
-        repacked = [usage.pack.pack_id for usage in plan.repacked]
+            swept.count(sweep(repository, lease, marker, options, progress, only))
+        repacked, repacked_bytes = _repack(repository, plan, marker, options, progress)
         _mark(repository, lease, plan, repacked or plan.unused)
         known = None if plan.unused or repacked else plan.index
-        swept.count(sweep(repository, lease, marker, options.grace_seconds, progress, known=known))
+        swept.count(sweep(repository, lease, marker, options, progress, known=known))
         marked_packs = len(plan.unused) + len(repacked)
-        hidden = _remove_hidden(repository, lease, marker)
+        hidden = _remove_hidden(repository, lease, marker, options)
         if kept is not None and plan.is_settled and not (swept.packs or swept.waiting_packs):
             kept.keep(figures, plan.charges)
-        report = _report(plan, figures, marker, options, footers, swept, started, hidden)
+        report = _report(plan, figures, marker, options, repacked_bytes, swept, started, hidden)
         return replace(report, marked_packs=marked_packs, recount=recount)
 
 
@@ -146,29 +145,50 @@ def _repack(
     marker: Marker,
     options: PruneOptions,
     progress: Progress,
-) -> list[PackFooter]:
+) -> tuple[list[bytes], int]:
+    """Copy what is used of packs; those that were copied, and the bytes of the new ones."""
     if not plan.repacked:
-        return []
+        return [], 0
     progress.message(f"repacking {counted(len(plan.repacked), 'pack')}")
     progress.total(bytes=sum(usage.used_bytes for usage in plan.repacked))
-    repacker = Repacker(
-        repository, plan.keepers, marker.live, plan.shared, progress, options.thread_count()
-    )
-    footers = repacker.run([usage.pack for usage in plan.repacked])
-    repository.write_index(footers)
-    # Before the old packs are marked, their replacements must be durable.
-    repository.store.sync()
-    return footers
+    copied: list[bytes] = []
+    copies_bytes = 0
+    for batch in batches(plan.repacked, options.memory_bytes):
+        pack_ids = [usage.pack.pack_id for usage in batch]
+        counts = plan.counts
+        if counts is None:
+            # Of now: the batch before has written to the index, and others may have.
+            counting = Counting(repository, marker, options.memory_bytes)
+            counts = counting.of_packs(pack_ids, plan.packs)
+        packs = [pack for one in pack_ids if (pack := counts.index.pack(one)) is not None]
+        repacker = Repacker(
+            repository,
+            counts.keepers,
+            counts.marker.live,
+            counts.shared,
+            progress,
+            options.thread_count(),
+        )
+        footers = repacker.run(packs)
+        repository.write_index(footers)
+        # Before the old packs are marked, their replacements must be durable.
+        repository.store.sync()
+        copied += [pack.pack_id for pack in packs]
+        copies_bytes += sum(footer.size_bytes for footer in footers)
+    return copied, copies_bytes
 
 
-def _remove_hidden(repository: Repository, lease: Lease, marker: Marker) -> HiddenVersions | None:
+def _remove_hidden(
+    repository: Repository, lease: Lease, marker: Marker, options: PruneOptions
+) -> HiddenVersions | None:
     """Free what was deleted and is locked no longer; None where nothing is locked."""
     locking, rule = repository.store.capability(LocksObjects), repository.config.lock_rule
     if locking is None or rule is None:
         return None
     # Perhaps somebody hid the snapshots, or what they need: then nothing goes for good.
     may_remove = len(marker) > 0 and not marker.set_aside.problems
-    indexed = {pack.pack_id.hex() for pack in repository.load_index().packs()}
+    index = Counting(repository, marker, options.memory_bytes).packs()
+    indexed = {pack.pack_id.hex() for pack in index.packs()}
     lease.require()
     return remove_hidden(locking, rule, lease.store_time_ns, indexed, may_remove=may_remove)
 
@@ -193,12 +213,11 @@ def _report(
     figures: tuple[int, int, int, int, int],
     marker: Marker,
     options: PruneOptions,
-    footers: list[PackFooter],
+    repacked_bytes: int,
     swept: Swept,
     started: float,
     hidden: HiddenVersions | None = None,
 ) -> PruneReport:
-    repacked_bytes = sum(footer.size_bytes for footer in footers)
     if options.dry_run:
         repacked_bytes = sum(usage.used_bytes for usage in plan.repacked)
     return PruneReport(

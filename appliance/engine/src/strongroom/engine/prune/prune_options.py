@@ -19,6 +19,8 @@ REMEDY: Final = (
     f"{MOST_AGE_SECONDS / 86400:.0f} days in any case"
 )
 _LONG_SECONDS: Final = 86400.0
+# For blocks that are counted at once: those of 3 TB of large files.
+MEMORY_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class PruneOptions:
     packs stay; None: not at all while no one else holds a lease, else an hour. spare_seconds: packs
     are skipped if they are newer than the oldest running job, less this allowance for clock
     differences, as the job may have written them. threads: 0 for one a core. recount: read and
-    count everything, also when nothing came or went since the last prune.
+    count everything, also when nothing came or went since the last prune. memory_bytes: for
+    counting blocks, see `range_counts`.
     """
 
     repack_below: float = 0.8
@@ -90,6 +93,7 @@ class PruneOptions:
     threads: int = 0
     dry_run: bool = False
     recount: bool = False
+    memory_bytes: int = MEMORY_BYTES
 
     def thread_count(self) -> int:
         """Threads that repack."""

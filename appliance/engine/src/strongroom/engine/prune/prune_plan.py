@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -18,18 +17,11 @@ from strongroom.base.progress import Progress
 from strongroom.base.quantities import counted
 from strongroom.engine.content.digests import is_object_name
 from strongroom.engine.prune.marking import Marker
-from strongroom.engine.prune.pack_usage import (
-    Keepers,
-    PackUsage,
-    choose_repacked,
-    mark_shared,
-    measure_usage,
-    set_lost_aside,
-)
+from strongroom.engine.prune.pack_usage import PackUsage, choose_repacked, set_lost_aside
 from strongroom.engine.prune.prune_options import Holdup, PruneOptions
-from strongroom.engine.prune.sweep import live_leases, unverified_packs
-from strongroom.engine.repository.index.index import Index
-from strongroom.engine.repository.index.shared_chunks import SharedChunks
+from strongroom.engine.prune.range_counts import Counting, Counts, added
+from strongroom.engine.prune.sweep import live_leases
+from strongroom.engine.repository.index.index import Index, again_if_replaced
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.leases import APPLIANCE, MOST_AGE_SECONDS, Lease, list_leases
 from strongroom.engine.repository.packs import read_owner
@@ -37,13 +29,12 @@ from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.tombstones import read_tombstones
 from strongroom.engine.stores.store import ObjectInfo
 
-_ATTEMPTS: Final = 5
-
 
 @dataclass(slots=True)
 class PrunePlan:
     """Results of the first phase.
 
+    index: with all packs. counts: what decides about all blocks, where they were counted at once.
     owners: of the packs that may be marked. charges: bytes of shared packs by the client that uses
     them, which count in its quota: what it stored counts also when others share it. spared: indexed
     packs without anything used that leases of others (holdups) keep from being marked.
@@ -51,8 +42,7 @@ class PrunePlan:
     """
 
     index: Index
-    keepers: Keepers
-    shared: SharedChunks
+    counts: Counts | None
     owners: dict[bytes, bytes]
     charges: dict[bytes, int]
     usages: list[PackUsage]
@@ -73,13 +63,7 @@ def plan_prune(
     progress: Progress,
 ) -> PrunePlan:
     """Mark what snapshots use, and decide; lease: of the prune, None for a dry run."""
-    for _ in range(_ATTEMPTS):
-        try:
-            return _plan_once(repository, marker, lease, options, progress)
-        except ObjectMissingError:
-            # Another prune has replaced an index object since it was listed.
-            continue
-    return _plan_once(repository, marker, lease, options, progress)
+    return again_if_replaced(lambda: _plan_once(repository, marker, lease, options, progress))
 
 
 def _plan_once(
@@ -91,23 +75,26 @@ def _plan_once(
 ) -> PrunePlan:
     store = repository.store
     packs = [info for info in store.list("packs") if is_object_name(info.name)]
-    names = [info.name for info in store.list("snapshots")]
-    index = repository.load_index()
-    progress.message(f"reading which packs {counted(len(names), 'snapshot')} need")
-    marker.mark(names, index)
+    counting = Counting(repository, marker, options.memory_bytes)
+    progress.message(f"reading which packs {counted(len(counting.names), 'snapshot')} need")
     sizes = {bytes.fromhex(info.name): info.size_bytes for info in packs}
-    # A power failure may have truncated a pack; its intact copies elsewhere must stay.
+    found: dict[bytes, PackUsage] = {}
+    order: tuple[int, list[bytes]] | None = None
+    for counts in counting.all_parts(sizes):
+        # Numbers of owners are those of one part, and a pack that is dropped would change them.
+        mine = len(counts.index.packs()), counts.index.owners
+        if order is not None and mine != order:
+            raise ObjectMissingError("packs came or went while the index was read in parts")
+        order = mine
+        for usage in counts.usages(repository):
+            pack_id = usage.pack.pack_id
+            found[pack_id] = added(found[pack_id], usage) if pack_id in found else usage
+    index, usages = counts.index, list(found.values())
     cut_off = {
         pack.pack_id
         for pack in index.packs()
         if sizes.get(pack.pack_id, pack.size_bytes) != pack.size_bytes
     }
-    # An unverified copy is no reason to remove another one.
-    unverified = unverified_packs(store)
-    keepers = Keepers(index, sizes.keys() - cut_off - unverified)
-    shared = SharedChunks.load(store, repository.key, index, cut_off | unverified)
-    lost = mark_shared(repository, index, marker.live, shared)
-    usages = measure_usage(repository, index, keepers, marker.live, shared)
     # Packs added after the listing are in the index but not in `sizes`.
     late = {usage.pack.pack_id for usage in usages} - sizes.keys()
     sizes.update(
@@ -126,19 +113,30 @@ def _plan_once(
     orphans = [pack_id for pack_id in unknown if pack_id not in spared]
     settled = [usage for usage in usages if usage.pack.pack_id not in spared]
     unused = [usage.pack.pack_id for usage in settled if not usage.in_use]
-    repacked = choose_repacked(settled, options.repack_below, options.max_unused, unverified)
+    repacked = choose_repacked(
+        settled, options.repack_below, options.max_unused, counting.unverified
+    )
     # A client's index could name another's pack, whose leases would not keep it then.
     for pack_id in unused + [usage.pack.pack_id for usage in repacked]:
         owners[pack_id] = _owner_of(repository, pack_id)
     repacked = [
         usage for usage in repacked if owners[usage.pack.pack_id] == numbers[usage.pack.owner]
     ]
-    charges = _charges(index, marker, lost)
+    charges = _charges(counts)
     idle = [one.pack.pack_id for one in usages if not one.in_use and one.pack.pack_id in held]
     return PrunePlan(
-        *(index, keepers, shared, owners, charges, usages, sizes, unused + orphans, orphans),
-        *(repacked, idle, holdups if idle else ()),
-        not (unused or orphans or repacked or spared or marker.set_aside),
+        index=index,
+        counts=counts if counting.is_at_once else None,
+        owners=owners,
+        charges=charges,
+        usages=usages,
+        packs=sizes,
+        unused=unused + orphans,
+        orphans=orphans,
+        repacked=repacked,
+        spared=idle,
+        holdups=holdups if idle else (),
+        is_settled=not (unused or orphans or repacked or spared or marker.set_aside),
     )
 
 
@@ -153,7 +151,9 @@ def _unknown(repository: Repository, index: Index, packs: list[ObjectInfo]) -> l
     return [pack_id for pack_id in ids if index.pack(pack_id) is None and pack_id not in marked]
 
 
-def _charges(index: Index, marker: Marker, lost: dict[bytes, int]) -> dict[bytes, int]:
+def _charges(counts: Counts) -> dict[bytes, int]:
+    """Where blocks were counted in parts, of any of them: then nothing is shared."""
+    index, marker, lost = counts.index, counts.marker, counts.lost
     blocks = index.of_client(SHARED)
     stored = index.stored_lengths.astype(np.int64)
     is_shared = index.owners_of_rows == blocks.number

@@ -29,13 +29,15 @@ from numpy.typing import NDArray
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import LeaseError
-from strongroom.engine.content.digests import BLOCK_ID_SIZE, is_object_name
+from strongroom.engine.content.digests import BLOCK_ID_SIZE
 from strongroom.engine.prune.index_rewrite import rewrite_index
 from strongroom.engine.prune.pack_usage import mark_shared
-from strongroom.engine.prune.prune_options import Holdup
+from strongroom.engine.prune.prune_options import Holdup, PruneOptions
+from strongroom.engine.prune.range_counts import Counting
 from strongroom.engine.repository.block_columns import chunk_starts, dead_flags
 from strongroom.engine.repository.index.block_rows import SHARED_NUMBER, IndexedPack
 from strongroom.engine.repository.index.id_table import OwnedIds
+from strongroom.engine.repository.index.index import again_if_replaced, unverified_packs
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.keys.roles import required_appliance_key
@@ -51,7 +53,6 @@ from strongroom.engine.repository.leases import (
 from strongroom.engine.repository.packs import read_footer
 from strongroom.engine.repository.tombstones import Tombstone, read_tombstones
 from strongroom.engine.stores.capabilities import KeepsJudgements
-from strongroom.engine.stores.store import Store
 
 if TYPE_CHECKING:
     from strongroom.base.progress import Progress
@@ -112,14 +113,14 @@ def sweep(
     repository: Repository,
     lease: Lease,
     marker: Marker,
-    grace_seconds: float | None,
+    options: PruneOptions,
     progress: Progress,
     only: frozenset[str] = frozenset(),
     known: Index | None = None,
 ) -> Swept:
     """Remove what may be removed now.
 
-    `grace_seconds` None: none when no one else holds a lease. `only`: the tombstones to sweep,
+    `only`: the tombstones to sweep,
     by a prune that still relies on packs which others may have marked since it began. `known`: an
     index loaded before; where it is still that of the repository it is not read again. Raises
     LeaseError when our own lease has ended, DamageError when a snapshot can't be read: then
@@ -127,7 +128,7 @@ def sweep(
     """
     swept = Swept()
     others = live_leases(repository, lease)
-    ready = _ripe_tombstones(repository, lease, others, grace_seconds, swept)
+    ready = _ripe_tombstones(repository, lease, others, options.grace_seconds, swept)
     if only:
         ready &= only
     try:
@@ -137,7 +138,7 @@ def sweep(
     else:
         with exclusive:
             exclusive.start_renewing()
-            _sweep(repository, marker, ready, swept, progress, known)
+            _sweep(repository, marker, ready, swept, progress, options.memory_bytes, known)
     for tombstone in read_tombstones(repository.store, repository.key):
         swept.waiting_packs += len(tombstone.pack_ids)
     swept.temporary_files = repository.store.remove_abandoned()
@@ -200,32 +201,14 @@ def _sweep(
     ready: set[str],
     swept: Swept,
     progress: Progress,
+    memory_bytes: int,
     known: Index | None,
 ) -> None:
     store = repository.store
-    # In this order: see the promises above.
-    names = [info.name for info in store.list("snapshots")]
-    index = _still_current(repository, known) or repository.load_index()
-    present = {info.name: info.size_bytes for info in store.list("packs")}
-    marker.mark(names, index)
-    # What a snapshot needs that cannot be read is not known.
-    aside = marker.false_owners
-    tombstones = [
-        item
-        for item in read_tombstones(store, repository.key)
-        if item.name in ready and item.owner not in aside
-    ]
+    index, tombstones, present, needed, gone = again_if_replaced(
+        lambda: _judge(repository, marker, ready, memory_bytes, known)
+    )
     condemned = {pack_id for tombstone in tombstones for pack_id in tombstone.pack_ids}
-    # A truncated pack counts as missing.
-    missing = {
-        pack.pack_id for pack in index.packs() if present.get(pack.pack_id.hex()) != pack.size_bytes
-    }
-    needed = _needed(repository, index, marker.live, tombstones, condemned, missing)
-    gone = {
-        pack_id
-        for pack_id in missing
-        if (pack := index.pack(pack_id)) is None or index.owners[pack.owner] not in aside
-    }
     # Before the packs go: anyone who loads the index from now on refers to none of them.
     rewrite_index(repository, index, (condemned | gone) - needed)
     progress.message("removing packs")
@@ -240,6 +223,39 @@ def _sweep(
         # After its packs: killed in between, the next prune finds the tombstone and continues.
         store.delete("tombstones", tombstone.name)
     store.sync()
+
+
+def _judge(
+    repository: Repository,
+    marker: Marker,
+    ready: set[str],
+    memory_bytes: int,
+    known: Index | None,
+) -> tuple[Index, list[Tombstone], dict[str, int], set[bytes], set[bytes]]:
+    """The index, the tombstones to sweep, packs there, those needed, and those gone for good."""
+    store = repository.store
+    # In this order: see the promises above.
+    counting = Counting(repository, marker, memory_bytes)
+    index = _still_current(repository, known) or counting.packs()
+    present = {info.name: info.size_bytes for info in store.list("packs")}
+    tombstones = [one for one in read_tombstones(store, repository.key) if one.name in ready]
+    # A truncated pack counts as missing.
+    missing = {
+        pack.pack_id for pack in index.packs() if present.get(pack.pack_id.hex()) != pack.size_bytes
+    }
+    judged = missing.union(*(tombstone.pack_ids for tombstone in tombstones))
+    needed: set[bytes] = set()
+    for part, marks in counting.marked(index) if judged or counting.is_at_once else ():
+        needed |= _needed(repository, part, marks.live, tombstones, judged, missing)
+    # What a snapshot needs that cannot be read is not known.
+    aside = marker.false_owners
+    gone = {
+        pack_id
+        for pack_id in missing
+        if (pack := index.pack(pack_id)) is None or index.owners[pack.owner] not in aside
+    }
+    swept = [tombstone for tombstone in tombstones if tombstone.owner not in aside]
+    return index, swept, present, needed, gone
 
 
 def _still_current(repository: Repository, known: Index | None) -> Index | None:
@@ -259,11 +275,11 @@ def _needed(
     index: Index,
     live: LiveBlocks,
     tombstones: Sequence[Tombstone],
-    condemned: Collection[bytes],
+    judged: Collection[bytes],
     missing: Collection[bytes],
 ) -> set[bytes]:
-    """Of packs that are condemned or missing those that a used chunk might be only in."""
-    if not condemned and not missing:
+    """Of packs that are marked or missing those that a used chunk might be only in."""
+    if not judged:
         return set()
     store = repository.store
     uncertain = unverified_packs(store).union(missing)
@@ -275,14 +291,9 @@ def _needed(
     cover = _Cover(repository, index, live, uncertain, shared)
     return {
         pack_id
-        for pack_id in {*condemned, *missing}
+        for pack_id in judged
         if (pack := index.pack(pack_id)) is not None and cover.lacks(pack)
     }
-
-
-def unverified_packs(store: Store) -> frozenset[bytes]:
-    """Packs whose content may not match their claims."""
-    return frozenset(map(bytes.fromhex, filter(is_object_name, store.unverified("packs"))))
 
 
 class _Cover:
@@ -353,7 +364,7 @@ class _Cover:
         known = self._dead.get(pack.pack_id)
         if known is None:
             footer = read_footer(self._repository.store, self._repository.key, pack.pack_id)
-            columns = footer.columns
+            columns = self._index.rows_of_footer(footer)
             known = (
                 chunk_starts(columns.chunk_counts),
                 dead_flags(columns),

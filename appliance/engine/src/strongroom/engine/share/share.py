@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from strongroom.base import clock
-from strongroom.base.errors import ObjectMissingError, UsageError
+from strongroom.base.errors import UsageError
 from strongroom.base.progress import Progress
 from strongroom.base.quantities import counted
 from strongroom.engine.content.digests import is_object_name
 from strongroom.engine.prune.kept_outcome import KeptOutcome
 from strongroom.engine.prune.marking import Marker
+from strongroom.engine.repository.index.index import again_if_replaced
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.leases import Lease
 from strongroom.engine.repository.repository import Repository
@@ -29,7 +30,6 @@ from strongroom.engine.share.copying import SharedPacks
 from strongroom.engine.share.counting import Chosen, Offers
 
 LEAST_CLIENTS: Final = 3
-_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +113,7 @@ def share(repository: Repository, options: ShareOptions, progress: Progress) -> 
 def _choose(
     repository: Repository, options: ShareOptions, progress: Progress, set_aside: SetAside
 ) -> tuple[Offers, Chosen, SharedChunks]:
-    for attempt in range(_ATTEMPTS):
-        try:
-            return _choose_once(repository, options, progress, set_aside)
-        except ObjectMissingError:
-            # A prune has replaced an index object since it was listed.
-            if attempt + 1 == _ATTEMPTS:
-                raise
-    raise AssertionError
+    return again_if_replaced(lambda: _choose_once(repository, options, progress, set_aside))
 
 
 def _choose_once(

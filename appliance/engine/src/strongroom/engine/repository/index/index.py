@@ -13,8 +13,9 @@ where files are small, are loaded only on request. Concurrent reads are safe whi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +28,16 @@ from strongroom.base.errors import (
 )
 from strongroom.engine.content.digests import BLOCK_ID_SIZE, is_object_name
 from strongroom.engine.repository.block_columns import BlockColumns
-from strongroom.engine.repository.index.block_rows import BlockRows, IndexedPack
+from strongroom.engine.repository.index.block_rows import BlockLocation, BlockRows, IndexedPack
 from strongroom.engine.repository.index.client_blocks import ClientBlocks
 from strongroom.engine.repository.index.id_table import OwnedIds
 from strongroom.engine.repository.index.objects import read_index_head, read_index_object
+from strongroom.engine.repository.index.selection import (
+    BlockSelection,
+    IdRange,
+    IdsAmong,
+    only_blocks,
+)
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.keys.roles import Key
 from strongroom.engine.repository.packs import PackFooter, read_owner
@@ -59,7 +66,45 @@ def contested_owners(store: Store, claims: Iterable[tuple[bytes, bytes]]) -> dic
     return contested
 
 
-_LOAD_ATTEMPTS = 5
+def unverified_packs(store: Store) -> frozenset[bytes]:
+    """Packs whose content may not match their claims."""
+    return frozenset(map(bytes.fromhex, filter(is_object_name, store.unverified("packs"))))
+
+
+_ATTEMPTS: Final = 5
+_Found = TypeVar("_Found")
+
+
+def again_if_replaced(ask: Callable[[], _Found]) -> _Found:
+    """What `ask` gives, again where a prune replaced an index object since `ask` listed it.
+
+    What replaces it is there by then. ObjectMissingError where that does not end.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(ObjectMissingError):
+            return ask()
+    return ask()
+
+
+class IndexState(NamedTuple):
+    """What an index is made of at one moment.
+
+    marked: packs under tombstones. sizes: of the index objects, by name. unverified: those of them
+    that no one has verified.
+    """
+
+    marked: frozenset[bytes]
+    sizes: dict[str, int]
+    unverified: frozenset[str]
+
+    @classmethod
+    def read(cls, store: Store, key: Key, *, marks: bool = True) -> IndexState:
+        """That of now. Without `marks` no tombstone is read, and no pack counts as marked."""
+        # Marks are read first: a pack marked later than this is kept until our lease ends.
+        tombstones = read_tombstones(store, key) if marks else []
+        marked = {pack_id for tombstone in tombstones for pack_id in tombstone.pack_ids}
+        sizes = {info.name: info.size_bytes for info in store.list("index")}
+        return cls(frozenset(marked), sizes, frozenset(store.unverified("index")))
 
 
 class Index(BlockRows):
@@ -73,6 +118,8 @@ class Index(BlockRows):
         self.superseded_names: tuple[str, ...] = ()
         # Objects that no one had verified when it was loaded.
         self.unverified_names: frozenset[str] = frozenset()
+        # The blocks that it has, None for all.
+        self.selection: BlockSelection | None = None
 
     @classmethod
     def load(
@@ -92,34 +139,38 @@ class Index(BlockRows):
         tombstone is read, and no pack counts as marked.
         DamageError when an index object is not sound: repair rebuilds the index from packs.
         """
-        how = {"chunks": chunks, "only_verified": only_verified, "marks": marks}
-        for _ in range(_LOAD_ATTEMPTS):
-            try:
-                return cls._load(store, key, owner, **how)
-            except ObjectMissingError:
-                # A prune replaced it since it was listed; its replacement exists by now.
-                continue
-        return cls._load(store, key, owner, **how)
+        return again_if_replaced(
+            lambda: cls.of_state(
+                store,
+                key,
+                IndexState.read(store, key, marks=marks),
+                owner,
+                chunks=chunks,
+                only_verified=only_verified,
+            )
+        )
 
     @classmethod
-    def _load(
+    def of_state(
         cls,
         store: Store,
         key: Key,
-        owner: bytes | None,
+        state: IndexState,
+        owner: bytes | None = None,
         *,
-        chunks: bool,
-        only_verified: bool,
-        marks: bool,
+        chunks: bool = False,
+        only_verified: bool = False,
+        selection: BlockSelection | None = None,
     ) -> Index:
-        # Marks are read first: a pack marked later than this is kept until our lease ends.
-        tombstones = read_tombstones(store, key) if marks else []
-        marked = {pack_id for tombstone in tombstones for pack_id in tombstone.pack_ids}
-        names = sorted(info.name for info in store.list("index"))
+        """`load` of what was listed before; of all packs the blocks that are selected.
+
+        ObjectMissingError where an object was replaced since: list again.
+        """
         # A unverified object replaces no other, and does not describe packs that others describe,
         # nor any that are not there: the first description counts. If it is invalid, that is not
         # damage either.
-        unverified = store.unverified("index")
+        unverified = state.unverified
+        names = sorted(state.sizes)
         if only_verified:
             names = [name for name in names if name not in unverified]
         objects = []
@@ -130,7 +181,11 @@ class Index(BlockRows):
                     if owner is None and name in unverified and not chunks:
                         # Jobs over all clients read the second part later, and must not stop there.
                         read_index_object(store, key, name, chunks=True, head=head)
-                    objects.append(read_index_object(store, key, name, chunks=chunks, head=head))
+                    objects.append(
+                        read_index_object(
+                            store, key, name, chunks=chunks, head=head, selection=selection
+                        )
+                    )
             except ObjectMissingError:
                 raise
             except KeyRightError:
@@ -156,16 +211,14 @@ class Index(BlockRows):
         claims = ((footer.pack_id, footer.owner) for footer in footers)
         if contested := contested_owners(store, claims):
             footers = [one for one in footers if contested.get(one.pack_id, one.owner) == one.owner]
-        unverified_packs = set(
-            map(bytes.fromhex, filter(is_object_name, store.unverified("packs")))
-        )
-        index = cls.of(footers, marked, unverified_packs, chunks=chunks)
+        index = cls.of(footers, state.marked, unverified_packs(store), chunks=chunks)
+        index.selection = selection
         # Only what an object of the same owner replaces: the next prune deletes these.
         index.superseded_names = tuple(
             sorted(item.name for item in objects if (item.owner, item.name) in superseded)
         )
         index.object_names = tuple(item.name for item in current)
-        index.unverified_names = frozenset(unverified)
+        index.unverified_names = unverified
         return index
 
     @classmethod
@@ -189,6 +242,12 @@ class Index(BlockRows):
         index._table.add(ids.tobytes(), index.owners_of_rows[order], order)
         return index
 
+    def location_of(self, row: int) -> BlockLocation:
+        """Where the block of a row is; not of some blocks of a pack, whose places are not known."""
+        if isinstance(self.selection, IdRange | IdsAmong):
+            raise TypeError("this index has only some blocks of each pack")
+        return super().location_of(row)
+
     def add(self, footer: PackFooter) -> None:
         """Add a pack that was written or read just now; no effect if it is known already."""
         first_row = len(self._codecs)
@@ -199,6 +258,12 @@ class Index(BlockRows):
     def of_client(self, owner: bytes) -> ClientBlocks:
         """The blocks that snapshots of a client may refer to."""
         return ClientBlocks(self, self._table, self.number_of(owner))
+
+    def rows_of_footer(self, footer: PackFooter) -> BlockColumns:
+        """Of a pack's footer the blocks that this index has, if it has only some."""
+        if not isinstance(self.selection, IdRange | IdsAmong):
+            return footer.columns
+        return only_blocks(footer.columns, self.selection.has(footer.columns.block_ids))
 
     def columns_by_pack(self) -> Iterator[tuple[IndexedPack, BlockColumns]]:
         """Every pack with its columns, of an index loaded with chunks."""

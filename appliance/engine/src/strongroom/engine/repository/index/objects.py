@@ -49,6 +49,7 @@ from strongroom.engine.repository.block_columns import (
     unpack,
     without_chunks,
 )
+from strongroom.engine.repository.index.selection import BlockSelection, only_blocks
 from strongroom.engine.repository.keys.owners import SHARED, SIGNATURE_SIZE, is_signed
 from strongroom.engine.repository.keys.roles import Key, required_appliance_key
 from strongroom.engine.repository.packs import PackFooter
@@ -169,20 +170,34 @@ def read_index_head(store: Store, name: str, size_bytes: int = 0) -> IndexHead:
 
 
 def read_index_object(
-    store: Store, key: Key, name: str, *, chunks: bool, head: IndexHead | None = None
+    store: Store,
+    key: Key,
+    name: str,
+    *,
+    chunks: bool,
+    head: IndexHead | None = None,
+    selection: BlockSelection | None = None,
 ) -> IndexObject:
     """One index object, its second part only with `chunks`; DamageError when it is not sound.
 
-    head: if it was read already. KeyRightError where the key is of another client.
+    head: if it was read already. selection: the blocks that its packs have, None for all.
+    KeyRightError where the key is of another client.
     """
     with reading(f"index {name}"):
-        return _read_index_object(store, key, name, chunks, head)
+        return _read_index_object(store, key, name, chunks, head, selection)
 
 
 def _read_index_object(
-    store: Store, key: Key, name: str, chunks: bool, head: IndexHead | None
+    store: Store,
+    key: Key,
+    name: str,
+    chunks: bool,
+    head: IndexHead | None,
+    selection: BlockSelection | None,
 ) -> IndexObject:
     found = _read_columns(store, key, name, chunks, head)
+    if selection is not None:
+        found = selected(found, selection)
     packs = found.packs
     parts = split_columns(found.columns, packs.block_counts)
     footers = (
@@ -190,6 +205,17 @@ def _read_index_object(
         for one in zip(packs.pack_ids, packs.kinds, packs.sizes, parts, strict=True)
     )
     return IndexObject(name, found.owner, packs.superseded, tuple(footers))
+
+
+def selected(found: IndexColumns, selection: BlockSelection) -> IndexColumns:
+    """An index object with all its packs, and of their blocks those that are selected."""
+    kept = selection.rows(found.packs, found.columns.block_ids)
+    sums = np.zeros(len(kept) + 1, np.int64)
+    np.cumsum(kept, out=sums[1:])
+    ends = np.cumsum(np.array(found.packs.block_counts, np.int64))
+    counts = np.diff(sums[ends], prepend=0).tolist()
+    packs = found.packs._replace(block_counts=counts)
+    return found._replace(packs=packs, columns=only_blocks(found.columns, kept))
 
 
 def read_index_columns(

@@ -1,0 +1,168 @@
+"""Counted part by part, prune decides as it does with all blocks in memory."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from kit.memory_store import MemoryStore
+from kit.tiny_backup import TinyBackup, back_up, new_repository, read_back
+from strongroom.base.progress import NullProgress
+from strongroom.engine.check.check import CheckOptions, DataSubset, check
+from strongroom.engine.prune.marking import Marker
+from strongroom.engine.prune.prune import prune
+from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.prune.prune_plan import plan_prune
+from strongroom.engine.prune.range_counts import Counting, batches
+from strongroom.engine.repository.index.index import Index, IndexState
+from strongroom.engine.repository.index.selection import IdRange
+from strongroom.engine.repository.tombstones import write_tombstone
+
+WHOLE = PruneOptions(
+    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
+)
+# Some parts: of twenty blocks, as they are estimated.
+PARTS = replace(WHOLE, memory_bytes=6000)
+NOTHING = NullProgress()
+
+
+@pytest.fixture
+def repository():
+    made = new_repository(MemoryStore())
+    yield made
+    made.close()
+
+
+def files(rng, count):
+    numbers = rng.sample(range(60), count)
+    return {b"file%d" % one: random.Random(one).randbytes(200 + one) for one in numbers}
+
+
+def decided(repository, options):
+    marker = Marker(repository, NOTHING)
+    plan = plan_prune(repository.for_all_clients(), marker, None, options, NOTHING)
+    usages = {one.pack.pack_id: (*one[1:], one.pack.block_count) for one in plan.usages}
+    return {
+        "usages": usages,
+        "unused": set(plan.unused),
+        "orphans": set(plan.orphans),
+        "repacked": {one.pack.pack_id for one in plan.repacked},
+        "charges": plan.charges,
+        "packs": plan.packs,
+        "set aside": dict(marker.set_aside.problems),
+        "false": marker.false_owners,
+        "snapshots": len(marker),
+        "settled": plan.is_settled,
+    }
+
+
+def damage(repository, rng):
+    """Cut a pack or a page off, or take it away; what it was."""
+    pack = rng.choice([info.name for info in repository.store.list("packs")])
+    content = repository.store.get("packs", pack)
+    repository.store.delete("packs", pack)
+    if rng.random() < 0.5:
+        repository.store.put("packs", pack, content[:-1])
+    return pack, content
+
+
+def step(repository, rng, expected):
+    what = rng.choice(("backup", "backup", "two", "forget", "abandon", "mark", "prune"))
+    host = rng.choice(("host", "other"))
+    wanted = files(rng, rng.randint(1, 25))
+    names = sorted(expected)
+    if what == "forget" and names:
+        name = rng.choice(names)
+        repository.store.delete("snapshots", name)
+        del expected[name]
+    elif what == "mark":
+        owned = [one for one in repository.load_index().packs() if one.owner]
+        if owned:
+            pack = rng.choice(owned)
+            owner = repository.load_index().owners[pack.owner]
+            write_tombstone(
+                repository.store, repository.key, owner, [pack.pack_id], repository.cipher
+            )
+    elif what == "prune":
+        prune(repository, rng.choice((WHOLE, PARTS)), NOTHING)
+    elif what == "abandon":
+        backup = TinyBackup(repository, host)
+        backup.store(wanted)
+        backup.abandon()
+    else:
+        # Two at once store the same blocks twice.
+        running = [TinyBackup(repository, host) for _ in range(2 if what == "two" else 1)]
+        for backup in running:
+            backup.store(wanted)
+        for backup in running:
+            expected[backup.commit().id] = wanted
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_both_ways_decide_the_same_and_nothing_is_lost(repository, seed):
+    rng = random.Random(seed)
+    expected = {}
+    back_up(repository, files(rng, 30))
+    for _ in range(10):
+        step(repository, rng, expected)
+        assert decided(repository, PARTS) == decided(repository, WHOLE)
+    pack, content = damage(repository, rng)
+    assert decided(repository, PARTS) == decided(repository, WHOLE)
+    prune_if_sound(repository)
+    if any(info.name == pack for info in repository.store.list("packs")):
+        repository.store.delete("packs", pack)
+    repository.store.put("packs", pack, content)
+    prune_if_sound(repository)
+    for name, wanted in expected.items():
+        assert read_back(repository, name) == wanted
+    report = check(repository, CheckOptions(read_data=DataSubset()), NOTHING)
+    assert not report.findings, report.findings
+
+
+def prune_if_sound(repository):
+    report = prune(repository, PARTS, NOTHING)
+    if not report.set_aside:
+        assert decided(repository, PARTS)["settled"]
+
+
+def test_each_block_is_in_one_part(repository):
+    back_up(repository, files(random.Random(1), 40))
+    state = IndexState.read(repository.store, repository.key)
+    whole = repository.load_index()
+    parts = [
+        Index.of_state(
+            repository.store, repository.key, state, selection=IdRange(b"k" * 32, number, 3)
+        )
+        for number in range(3)
+    ]
+    ids = [part.block_ids()[at : at + 24] for part in parts for at in range(0, 24 * len(part), 24)]
+    assert sorted(ids) == sorted(
+        whole.block_ids()[at : at + 24] for at in range(0, 24 * len(whole), 24)
+    )
+    assert all(len(part.packs()) == len(whole.packs()) for part in parts)
+    with pytest.raises(TypeError):
+        next(part for part in parts if len(part)).location_of(0)
+
+
+def test_it_is_counted_in_parts_only_where_memory_is_short(repository):
+    back_up(repository, files(random.Random(1), 40))
+    marker = Marker(repository.for_all_clients(), NOTHING)
+    assert Counting(repository.for_all_clients(), marker, WHOLE.memory_bytes).is_at_once
+    assert not Counting(repository.for_all_clients(), marker, PARTS.memory_bytes).is_at_once
+
+
+def test_what_is_repacked_is_counted_as_far_as_memory_allows(repository):
+    first = back_up(repository, files(random.Random(1), 50))
+    kept = []
+    for seed in range(5):
+        wanted = files(random.Random(seed), 3)
+        kept.append((back_up(repository, wanted).id, wanted))
+    repository.store.delete("snapshots", first.id)
+    marker = Marker(repository, NOTHING)
+    plan = plan_prune(repository.for_all_clients(), marker, None, WHOLE, NOTHING)
+    assert len(list(batches(plan.repacked * 3, 1500))) == 3
+    report = prune(repository, replace(WHOLE, memory_bytes=1500), NOTHING)
+    assert report.repacked_packs == len(plan.repacked)
+    for name, wanted in kept:
+        assert read_back(repository, name) == wanted
+    assert decided(repository, PARTS)["settled"]
