@@ -130,6 +130,19 @@ def test_a_repository_must_be_named():
         opened(password="x")
 
 
-def test_a_place_of_another_kind_is_refused():
-    with pytest.raises(UsageError, match="is not supported"):
-        opened(repository="b2:bucket:name", password="x")
+@pytest.mark.parametrize(
+    ("place", "instead"),
+    [
+        ("b2:bucket:name", "s3:s3.REGION.backblazeb2.com/BUCKET"),
+        ("gs://bucket/a", "rclone"),
+        ("azure:container:/a", "rclone"),
+        ("az://container", "rclone"),
+        ("rest:https://user:pass@host/", "ssh://"),
+        ("webdav://host/a", "s3://BUCKET"),
+    ],
+)
+def test_a_place_of_another_kind_is_refused_with_what_works(place, instead):
+    with pytest.raises(UsageError, match="is not supported") as refused:
+        opened(repository=place, password="x")
+    assert instead in str(refused.value)
+    assert "pass@" not in str(refused.value)

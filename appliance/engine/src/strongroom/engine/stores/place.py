@@ -43,6 +43,18 @@ _SUPPORTED: Final = (
     "a repository is a folder, ssh://HOST/PATH, sftp://HOST/PATH, s3://BUCKET/PREFIX, or at a "
     "storage daemon: strongroom://HOST:PORT or unix:SOCKET"
 )
+# What other programs write, and what to do instead.
+_INSTEAD: Final = {
+    "b2": "Backblaze has an S3 interface: s3:s3.REGION.backblazeb2.com/BUCKET",
+    "gs": "Google's store has no conditions that an S3 client could use: see the guide "
+    "`repositories` for a copy of a repository by rclone",
+    "azure": "Azure's store does not speak S3: see the guide `repositories` for a copy of a "
+    "repository by rclone",
+    "rclone": "see the guide `repositories` for a copy of a repository by rclone",
+    "rest": "the server of restic keeps none of our promises: let ssh:// or a storage daemon serve "
+    "that folder",
+}
+_OTHER_NAMES: Final = {"gcs": "gs", "az": "azure", "abs": "azure", "abfs": "azure"}
 _HOW_S3: Final = "write s3://BUCKET/PREFIX?endpoint=https://HOST, or s3:HOST/BUCKET/PREFIX"
 
 
@@ -121,6 +133,9 @@ def place_of(text: str) -> Place:
         return _bucket_place(text)
     shown = printable(text)
     if _ELSEWHERE.match(text):
+        scheme = text.partition(":")[0].lower()
+        if instead := _INSTEAD.get(_OTHER_NAMES.get(scheme, scheme)):
+            raise UsageError(f"{scheme}: is not supported. {instead}; {_SUPPORTED}")
         raise UsageError(
             f"{shown} names a protocol or a host that is not supported; {_SUPPORTED} (a folder "
             f"whose name holds a colon is written ./NAME)"
