@@ -39,7 +39,7 @@ CORES ?= 2.17 2.19
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
     --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-.PHONY: help setup demo test test-engine nightly test-console test-slow test-browser test-debian test-vm test-systemd lint format
+.PHONY: help setup demo test test-engine nightly test-console test-slow test-ceph test-browser test-debian test-vm test-systemd lint format
 .PHONY: packages test-packages release release-check test-release image iso test-image test-image-long
 .PHONY: setup-ansible test-ansible test-ansible-versions test-fleet lint-ansible sanity-ansible roles collection
 .PHONY: dashboards dashboard-pictures lint-dashboards bench bench-fleet bench-network bench-sharing bench-growth fuzz fuzz-nightly man reference docs picture lock clean
@@ -71,7 +71,7 @@ test-engine: setup  ## run those of the engine and of the appliance's program [A
 	cd $(ENGINE) && $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal $(ARGUMENTS)
 
 # What takes hours, or hosts and its own machines; the rest continues when a part fails.
-NIGHTLY := test-slow test-ansible-versions test-debian test-systemd test-packages release-check test-release test-fleet test-vm test-console \
+NIGHTLY := test-slow test-ceph test-ansible-versions test-debian test-systemd test-packages release-check test-release test-fleet test-vm test-console \
     image iso test-image test-image-long fuzz-nightly
 
 nightly: setup  ## run everything that `make test` leaves out, part by part, and name what failed
@@ -80,6 +80,13 @@ nightly: setup  ## run everything that `make test` leaves out, part by part, and
 
 test-slow: setup  ## run the tests that take minutes: make test-slow [ARGUMENTS="-k words"]
 	cd $(ENGINE) && $(BIN)/python -m pytest -m slow $(ARGUMENTS)
+
+# Of object lock only that it is refused: see test_ceph.py.
+CEPH_TESTS := tests/engine/stores/test_ceph.py tests/engine/stores/test_s3.py tests/engine/stores/test_store_contract.py tests/storage/test_bucket.py
+test-ceph: setup  ## run the suites of object stores on Ceph 18.2, in a Debian of its own (root, mmdebstrap) [ARGUMENTS="-k words"]
+	mkdir -p build
+	cd $(ENGINE) && STRONGROOM_TEST_CEPH="$(CURDIR)/build/ceph-root" timeout 5400 $(BIN)/python -m pytest \
+	    -k "(ceph or s3 or bucket) and not locked" $(CEPH_TESTS) $(ARGUMENTS)
 
 test-browser: setup  ## run the tests of the web page in headless Chromium, where there is one [CHROMIUM=/usr/bin/chromium] [AXE_CORE=axe.min.js]
 	$(BIN)/pip install --quiet --require-hashes --only-binary :all: \

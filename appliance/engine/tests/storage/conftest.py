@@ -19,4 +19,4 @@ def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectSer
     with pytest.MonkeyPatch.context() as environment:
         for name, value in object_server.ENVIRONMENT.items():
             environment.setenv(name, value)
-        yield from object_server.seaweedfs(tmp_path_factory.mktemp("seaweedfs"))
+        yield from object_server.usual(tmp_path_factory.mktemp("object-store"))

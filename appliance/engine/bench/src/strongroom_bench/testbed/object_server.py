@@ -47,14 +47,16 @@ _IDENTITIES: Final = {
 class ObjectServer:
     """A server that is started, and its places."""
 
-    def __init__(self, words: list[str], port: int, folder: Path) -> None:
+    def __init__(
+        self, words: list[str], port: int, folder: Path, most_seconds: float = _START_SECONDS
+    ) -> None:
         self.port = port
         self.endpoint = f"http://127.0.0.1:{port}"
         self._log = (folder / "server.log").open("wb")
         self._process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
         )
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + most_seconds
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), 1).close()
@@ -103,14 +105,14 @@ def seaweedfs(
         words += [f"-{name}.port={port}", f"-{name}.port.grpc={free_port()}"]
     server = ObjectServer(words, ports["s3"], folder)
     try:
-        _await_puts(server)
+        await_puts(server)
         yield server
     finally:
         server.stop()
 
 
-def _await_puts(server: ObjectServer) -> None:
-    """The port is open before there are volumes to store on."""
+def await_puts(server: ObjectServer) -> None:
+    """Wait until it stores: its port is open before there are volumes."""
     deadline = time.monotonic() + _START_SECONDS
     client = S3Client(server.place())
     while True:
