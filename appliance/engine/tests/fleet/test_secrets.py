@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from kit import prepared_commands
 from kit.house_of_daemons import PASSPHRASE, HouseOfDaemons
 
 # Where secrets are meant to be, and only their owner may look.
@@ -64,7 +65,9 @@ def secrets_of(house: HouseOfDaemons, *more: str) -> dict[str, bytes]:
     return found
 
 
-def test_no_secret_is_in_a_log_a_command_line_or_an_environment(folder):
+def test_no_secret_is_in_a_log_a_command_line_or_an_environment(folder, monkeypatch):
+    # A daemon that is forked has the command line and environment of its server.
+    monkeypatch.setattr(prepared_commands, "LOCALE", "none is prepared")
     watcher = Watcher()
     with watcher.watching(), HouseOfDaemons(folder, ("web1", "web2")) as house:
         house.write_files("web1", {"a": b"content" * 1000})

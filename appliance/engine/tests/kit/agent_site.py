@@ -13,6 +13,7 @@ from typing import Any
 
 from kit.appliance_keys import client_of
 from kit.ports import free_port
+from kit.prepared_commands import Process, start_command
 from kit.small_director import SmallDirector
 from strongroom.agent.put_keys import keep_put_key
 from strongroom.engine.filesets.spec import FileSetInclude, FileSetSpec
@@ -90,7 +91,7 @@ class AgentSite:
         self.source = self.folder / "source"
         self.source.mkdir()
         self.director = SmallDirector(self.director_identity, DIRECTOR, port=free_port())
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Process | None = None
         self.messages = self.folder / "agent.log"
         self.configuration = self.folder / "agent.conf"
         self.configure()
@@ -118,18 +119,24 @@ class AgentSite:
     def start(self) -> None:
         """Start the agent."""
         kept = {name: text for name, text in os.environ.items() if "STRONGROOM" not in name}
+        environment = {**kept, "LC_ALL": "C.UTF-8"}
+        words = ["agent", "--config", str(self.configuration)]
         with self.messages.open("ab") as messages:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "strongroom", "agent", "--config", str(self.configuration)],
-                env={**kept, "LC_ALL": "C.UTF-8"},
-                stdin=subprocess.DEVNULL,
-                stdout=messages,
-                stderr=messages,
-                cwd=self.folder,
-                user=self.user or None,
-                group=self.user or None,
-                extra_groups=[] if self.user else None,
-            )
+            if self.user:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "strongroom", *words],
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=messages,
+                    stderr=messages,
+                    cwd=self.folder,
+                    user=self.user,
+                    group=self.user,
+                    extra_groups=[],
+                )
+            else:
+                both = messages.fileno()
+                self.process = start_command(words, environment, both, both, self.folder)
 
     def start_connected(self) -> None:
         """Start the agent and wait until the director has welcomed it."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from kit.prepared_commands import Process, start_command
 from kit.shifted_clock import ShiftedClock
 
 PATIENCE_SECONDS = 60.0
@@ -25,7 +24,7 @@ class DaemonProcess:
         self._log = log
         self.environment = dict(environment)
         self.clock: ShiftedClock | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     @property
     def pid(self) -> int:
@@ -48,12 +47,11 @@ class DaemonProcess:
         assert not self.is_running
         shift = self.clock.environment if self.clock is not None else {}
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "strongroom", self.kind, "--config", self.configuration],
-                env={**self.environment, **shift},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+            self._process = start_command(
+                [self.kind, "--config", str(self.configuration)],
+                {**self.environment, **shift},
+                log.fileno(),
+                log.fileno(),
             )
 
     def signal(self, number: int) -> None:

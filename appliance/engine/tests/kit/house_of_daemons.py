@@ -25,8 +25,6 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -37,6 +35,7 @@ from kit.daemon_process import PATIENCE_SECONDS, DaemonProcess, wait_for
 from kit.faulty_link import FaultyLink
 from kit.house_configurations import AGENT_TEXT, DIRECTOR_TEXT, OF_CLIENT_TEXT, STORAGE_TEXT
 from kit.ports import free_port
+from kit.prepared_commands import run_for_text
 from kit.shifted_clock import LeapingClock, ShiftedClock
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.control.messages import OWN_HEADERS
@@ -258,15 +257,8 @@ class HouseOfDaemons:
 
     def command(self, *words: str, exit_code: int = 0) -> str:
         """Give a command of ours; what it prints."""
-        answer = subprocess.run(
-            [sys.executable, "-m", "strongroom", *words],
-            env={**self.environment, **(self.clock.environment if self.clock else {})},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        clock = self.clock.environment if self.clock else {}
+        answer = run_for_text(words, {**self.environment, **clock})
         assert answer.returncode == exit_code, (words, answer.returncode, answer.stderr)
         self.messages = answer.stderr
         return answer.stdout + (answer.stderr if exit_code else "")

@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Self
 
 from kit.daemon_process import DaemonProcess, wait_for
 from kit.json_output import objects_of
 from kit.ports import free_port
+from kit.prepared_commands import run_for_text
 
 ANSWERS = """
 address = "{address}"
@@ -92,15 +92,7 @@ class MadeAppliance:
         self, *words: str, exit_code: int = 0, given: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Give a command."""
-        answer = subprocess.run(
-            [sys.executable, "-m", "strongroom", *words],
-            env={**self.environment, **environment},
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        answer = run_for_text(words, {**self.environment, **environment}, given=given)
         assert answer.returncode == exit_code, (words, answer.returncode, answer.stderr)
         return answer
 

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from contextlib import closing
@@ -16,7 +15,7 @@ from typing import Any
 
 from kit.appliance_keys import client_of
 from kit.ports import free_port
-from kit.prepared_commands import run_for_text
+from kit.prepared_commands import Process, run_for_text, start_command
 from kit.tiny_backup import new_repository
 from strongroom.engine.repository.keys.files import export_key, import_key
 from strongroom.net.identities.authority import Authority
@@ -63,7 +62,7 @@ class StorageSite:
         self.configure(self.further)
         (self.folder / "passphrase").write_text(PASSPHRASE + "\n")
         (self.folder / "passphrase").chmod(0o600)
-        self._daemon: subprocess.Popen[bytes] | None = None
+        self._daemon: Process | None = None
         self.start()
         self.make_repository()
 
@@ -108,12 +107,11 @@ class StorageSite:
     def start(self) -> None:
         """Start the daemon and wait until it listens."""
         with (self.folder / "storage.log").open("ab") as log:
-            self._daemon = subprocess.Popen(
-                self._words("storage", "--config", str(self.configuration)),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**self.environment, **self.daemon_environment},
+            self._daemon = start_command(
+                ["storage", "--config", str(self.configuration)],
+                {**self.environment, **self.daemon_environment},
+                log.fileno(),
+                log.fileno(),
             )
         until = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < until:

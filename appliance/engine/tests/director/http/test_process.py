@@ -14,6 +14,7 @@ import pytest
 from kit.damaged_file import damage_pages
 from kit.director_server import CONFIGURATION, PATIENCE_SECONDS, RunningDirector
 from kit.ports import free_port
+from kit.prepared_commands import LOCALE, start_command
 from strongroom.base import clock
 from strongroom.base.errors import CatalogDamagedError, CatalogUnavailableError
 
@@ -37,7 +38,12 @@ class Process:
     def __init__(self, prepared, *more):
         self.log = prepared.folder / "log"
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(words(prepared, "--foreground", *more), stderr=output)
+            self.process = start_command(
+                ["director", "--config", str(prepared.configuration_file), "--foreground", *more],
+                {**os.environ, "LC_ALL": LOCALE},
+                output.fileno(),
+                output.fileno(),
+            )
 
     def wait_for(self, text):
         end = clock.elapsed_seconds() + PATIENCE_SECONDS
