@@ -89,6 +89,7 @@ def test_check_names_a_pack_that_is_gone(strongroom, folder):
         ("forget", "--keep-within", "soon"),
         ("prune", "--max-unused", "200%"),
         ("prune", "--grace", "1m"),
+        ("prune", "--memory", "1M"),
         ("check", "--read-data=0%"),
         ("check", "--read-data=4/3"),
         ("repair", "everything"),

@@ -6,6 +6,7 @@ import pytest
 
 from kit.kept import known_chunks
 from kit.memory_store import MemoryStore
+from kit.passing_store import PassingStore
 from kit.tiny_backup import TinyBackup, new_repository, read_back
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.check import CheckOptions, DataSubset, check
@@ -14,6 +15,7 @@ from strongroom.engine.prune.prune import prune
 from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.packs import read_owner
+from strongroom.engine.repository.repository import Repository
 from strongroom.engine.share.share import ShareOptions, share
 
 PRUNE = PruneOptions(spare_seconds=-1e6, max_unused=0.0, repack_below=1.0, threads=1)
@@ -73,6 +75,24 @@ def test_what_three_clients_offer_is_stored_once_and_each_restores_its_own(repos
         assert read_back(repository, snapshot.id) == common | own[host]
     assert_sound(repository)
     assert run(repository).shared_chunks == 0
+
+
+def test_where_nothing_is_offered_no_listing_is_read(repository):
+    for host in ("a", "b", "c"):
+        back_up(repository, host, {}, content("private", 20))
+    read = set()
+
+    class Watched(PassingStore):
+        def get(self, kind, name, offset=0, length=None):
+            read.add(kind)
+            return super().get(kind, name, offset, length)
+
+    store = Watched(repository.store, lambda _: None)
+    watched = Repository(store, repository.config, repository.for_all_clients().key)
+    report = run(watched)
+    assert (report.offered_chunks, report.shared_chunks) == (0, 0)
+    assert "index" in read
+    assert not read & {"packs", "snapshots"}
 
 
 def test_the_next_client_uploads_only_its_own(repository):

@@ -85,7 +85,7 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
 
 def prune_options(arguments: argparse.Namespace) -> PruneOptions:
     """The options as the user gave them; raises UsageError."""
-    from strongroom.engine.prune.prune_options import PruneOptions
+    from strongroom.engine.prune.prune_options import LEAST_MEMORY_BYTES, PruneOptions
     from strongroom.engine.prune.retention import parse_duration
 
     grace_seconds = None
@@ -97,6 +97,9 @@ def prune_options(arguments: argparse.Namespace) -> PruneOptions:
         grace_seconds = float(grace.seconds)
     if arguments.threads < 0:
         raise UsageError("--threads takes a number from 0 on")
+    memory_bytes = size_bytes(arguments.memory, "--memory")
+    if memory_bytes < LEAST_MEMORY_BYTES:
+        raise UsageError("--memory takes 64M or more")
     return PruneOptions(
         repack_below=_share(arguments.repack_below, "--repack-below"),
         max_unused=_share(arguments.max_unused, "--max-unused"),
@@ -104,7 +107,7 @@ def prune_options(arguments: argparse.Namespace) -> PruneOptions:
         threads=arguments.threads,
         dry_run=arguments.dry_run,
         recount=arguments.recount,
-        memory_bytes=size_bytes(arguments.memory, "--memory"),
+        memory_bytes=memory_bytes,
     )
 
 

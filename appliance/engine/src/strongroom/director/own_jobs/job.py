@@ -205,7 +205,7 @@ def _verified_first(repository: Repository, output: JobOutput) -> frozenset[str]
 
 def _prune(repository: Repository, job: Prune, output: JobOutput) -> RunEnded:
     from strongroom.engine.prune.prune import prune
-    from strongroom.engine.prune.prune_options import PruneOptions
+    from strongroom.engine.prune.prune_options import LEAST_MEMORY_BYTES, PruneOptions
 
     sharing = job.sharing
     verified = _done({})
@@ -214,7 +214,8 @@ def _prune(repository: Repository, job: Prune, output: JobOutput) -> RunEnded:
         verified = _verify_uploads(repository, output, sharing)
     shared = _share(repository, sharing, output)
     with output.shown_progress("prune") as progress:
-        report = prune(repository, PruneOptions(memory_bytes=job.memory_bytes), progress)
+        options = PruneOptions(memory_bytes=max(job.memory_bytes, LEAST_MEMORY_BYTES))
+        report = prune(repository, options, progress)
     summary = report.summary() | {
         name: shared.summary[name] for name in ("shared_chunks", "shared_bytes")
     }

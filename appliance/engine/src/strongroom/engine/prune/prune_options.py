@@ -21,6 +21,8 @@ REMEDY: Final = (
 _LONG_SECONDS: Final = 86400.0
 # For blocks that are counted at once: those of 3 TB of large files.
 MEMORY_BYTES: Final = 1 << 30
+# With less, a large repository would be read again and again.
+LEAST_MEMORY_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,12 +132,13 @@ class Counting:
         if most <= self._blocks_at_once:
             return [None]
         most = 0
-        for name in self.state.sizes:
+        for name, size_bytes in self.state.sizes.items():
             with suppress(DamageError, UnknownFormatError):
                 head = read_index_head(self._repository.store, name)
                 if head.owner == SHARED:
                     return [None]
-                most += head.first_size // BLOCK_ID_SIZE
+                # Its writer may claim any size, and parts take time.
+                most += min(head.first_size, size_bytes) // BLOCK_ID_SIZE
         count = -(-most // self._blocks_at_once)
         secret = clock.random_bytes(KEY_SIZE)
         return [IdRange(secret, number, count) for number in range(count)] if count > 1 else [None]

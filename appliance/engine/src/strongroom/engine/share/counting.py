@@ -63,9 +63,10 @@ class Offers:
         stored_ns: Mapping[bytes, int],
         clients: Collection[bytes] | None,
     ) -> None:
-        """`live`: what snapshots use. `shared`: what is shared already.
+        """`index`: of offered blocks. `live`: what snapshots use of them.
 
-        stored_ns: when each pack that counts was stored. clients: those that count, None for all.
+        shared: what is shared already. stored_ns: when each pack that counts was stored. clients:
+        those that count, None for all.
         """
         self._repository = repository
         self._index = index
@@ -77,6 +78,9 @@ class Offers:
 
     def choose(self, least_clients: int) -> Chosen:
         """The chunks that at least so many clients have. Raises StoreError, DamageError."""
+        if not len(self._index):
+            nowhere = np.zeros(0, np.int64)
+            return Chosen((), _EMPTY, _NO_IDS, nowhere, nowhere)
         order = tuple(sorted(self._stored_ns, key=lambda one: (self._stored_ns[one], one)))
         prefixes = self._frequent(least_clients)
         chosen = self._sources(order, prefixes)

@@ -21,7 +21,8 @@ from strongroom.base.quantities import counted
 from strongroom.engine.content.digests import is_object_name
 from strongroom.engine.prune.kept_outcome import KeptOutcome
 from strongroom.engine.prune.marking import Marker
-from strongroom.engine.repository.index.index import again_if_replaced
+from strongroom.engine.repository.index.index import Index, IndexState, again_if_replaced
+from strongroom.engine.repository.index.selection import IdsAmong, ListingPacks, OfferedBlocks
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.leases import Lease
 from strongroom.engine.repository.repository import Repository
@@ -121,7 +122,9 @@ def _choose_once(
 ) -> tuple[Offers, Chosen, SharedChunks]:
     store = repository.store
     names = [info.name for info in store.list("snapshots")]
-    index = repository.load_index()
+    state = IndexState.read(store, repository.key)
+    # Only of what is offered it matters what snapshots use.
+    index = Index.of_state(store, repository.key, state, selection=OfferedBlocks())
     present = {info.name: info for info in store.list("packs") if is_object_name(info.name)}
     unverified = store.unverified("packs")
     sound = {
@@ -132,8 +135,10 @@ def _choose_once(
         and info.name not in unverified
     }
     progress.message(f"reading which chunks {counted(len(names), 'snapshot')} need")
-    marker = Marker(repository, progress)
-    marker.mark(names, index)
+    marker = Marker(repository, progress, IdsAmong(index.block_ids()))
+    if len(index):
+        listings = Index.of_state(store, repository.key, state, selection=ListingPacks())
+        marker.mark(names, index, listings)
     set_aside.take(marker.set_aside)
     unsound = {pack.pack_id for pack in index.packs()} - sound.keys()
     shared = SharedChunks.load(store, repository.key, index, unsound)

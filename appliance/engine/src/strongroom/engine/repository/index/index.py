@@ -36,6 +36,7 @@ from strongroom.engine.repository.index.selection import (
     BlockSelection,
     IdRange,
     IdsAmong,
+    OfferedBlocks,
     only_blocks,
 )
 from strongroom.engine.repository.keys.owners import SHARED
@@ -244,7 +245,7 @@ class Index(BlockRows):
 
     def location_of(self, row: int) -> BlockLocation:
         """Where the block of a row is; not of some blocks of a pack, whose places are not known."""
-        if isinstance(self.selection, IdRange | IdsAmong):
+        if isinstance(self.selection, IdRange | IdsAmong | OfferedBlocks):
             raise TypeError("this index has only some blocks of each pack")
         return super().location_of(row)
 

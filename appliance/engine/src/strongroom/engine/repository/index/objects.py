@@ -209,7 +209,7 @@ def _read_index_object(
 
 def selected(found: IndexColumns, selection: BlockSelection) -> IndexColumns:
     """An index object with all its packs, and of their blocks those that are selected."""
-    kept = selection.rows(found.packs, found.columns.block_ids)
+    kept = selection.rows(found.packs, found.columns)
     sums = np.zeros(len(kept) + 1, np.int64)
     np.cumsum(kept, out=sums[1:])
     ends = np.cumsum(np.array(found.packs.block_counts, np.int64))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strongroom.engine.content.digests import BLOCK_ID_SIZE, CHUNK_ID_SIZE
-from strongroom.engine.repository.block_columns import BlockColumns, dead_starts
+from strongroom.engine.repository.block_columns import OFFERED, BlockColumns, dead_starts
 from strongroom.engine.repository.index.id_table import IdTable
 from strongroom.engine.repository.index.sorted_file import KeyMix, words_of
 from strongroom.engine.repository.packs import KIND_LISTING
@@ -49,8 +49,8 @@ class DescribedPacks(Protocol):
 class BlockSelection(Protocol):
     """Which blocks are selected."""
 
-    def rows(self, packs: DescribedPacks, block_ids: bytes) -> NDArray[np.bool_]:
-        """Which blocks of an index object; block_ids: of all of them, joined."""
+    def rows(self, packs: DescribedPacks, columns: BlockColumns) -> NDArray[np.bool_]:
+        """Which blocks of an index object; columns: of all of them."""
 
 
 class IdRange:
@@ -68,9 +68,9 @@ class IdRange:
         found: NDArray[np.bool_] = keys // self._width == self._number
         return found
 
-    def rows(self, packs: DescribedPacks, block_ids: bytes) -> NDArray[np.bool_]:
+    def rows(self, packs: DescribedPacks, columns: BlockColumns) -> NDArray[np.bool_]:
         """See BlockSelection."""
-        return self.has(block_ids)
+        return self.has(columns.block_ids)
 
 
 class IdsAmong:
@@ -84,9 +84,9 @@ class IdsAmong:
         """Which of n * 24 bytes of ids."""
         return self._table.find(block_ids) >= 0
 
-    def rows(self, packs: DescribedPacks, block_ids: bytes) -> NDArray[np.bool_]:
+    def rows(self, packs: DescribedPacks, columns: BlockColumns) -> NDArray[np.bool_]:
         """See BlockSelection."""
-        return self.has(block_ids)
+        return self.has(columns.block_ids)
 
 
 SomeIds = IdRange | IdsAmong
@@ -98,16 +98,27 @@ class PacksAmong:
     def __init__(self, pack_ids: Collection[bytes] = ()) -> None:
         self._pack_ids = pack_ids
 
-    def rows(self, packs: DescribedPacks, block_ids: bytes) -> NDArray[np.bool_]:
+    def rows(self, packs: DescribedPacks, columns: BlockColumns) -> NDArray[np.bool_]:
         """See BlockSelection."""
         wanted = [pack_id in self._pack_ids for pack_id in packs.pack_ids]
         return np.repeat(np.array(wanted, np.bool_), packs.block_counts)
 
 
+class OfferedBlocks:
+    """Those with ids under the common keys: what clients offer, and shared packs."""
+
+    def rows(self, packs: DescribedPacks, columns: BlockColumns) -> NDArray[np.bool_]:
+        """See BlockSelection."""
+        found: NDArray[np.bool_] = (np.frombuffer(columns.flags, np.uint8) & OFFERED).astype(
+            np.bool_
+        )
+        return found
+
+
 class ListingPacks:
     """What is needed to read listings: a thousandth of all blocks, and whole packs."""
 
-    def rows(self, packs: DescribedPacks, block_ids: bytes) -> NDArray[np.bool_]:
+    def rows(self, packs: DescribedPacks, columns: BlockColumns) -> NDArray[np.bool_]:
         """See BlockSelection."""
         kinds = np.frombuffer(packs.kinds, np.uint8)
         return np.repeat(kinds == KIND_LISTING, packs.block_counts)
