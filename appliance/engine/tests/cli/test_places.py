@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -234,3 +235,51 @@ def test_a_backup_continues_when_its_server_is_back(command, tmp_path, tree, sch
             command.run("check", "--read-data", "all", *words, PATH=everything)
             exit_code = RightError.exit_code if rights else 0
             command.run("forget", "latest", *words, PATH=path, exit_code=exit_code)
+
+
+def test_a_copy_by_a_key_that_only_adds_is_made_once(command, tmp_path, tree):
+    (tree / "file").write_bytes(os.urandom(3 << 20))
+    place = tmp_path / "elsewhere"
+    for server in ssh_server(tmp_path / "server", {"key": APPEND_ONLY.format(place), "all": ""}):
+        near = command.folder / "near"
+        password = ("--password-file", str(command.passphrase_file))
+        there = (*password, "--repo", f"ssh://there{place}")
+        path = f"{server.programs('key')}:{os.environ['PATH']}"
+        everything = f"{server.programs('all')}:{os.environ['PATH']}"
+        command.run("init", *password, "--repo", str(near))
+        command.run("init", *there, PATH=everything)
+        for _ in range(2):
+            command.run("backup", str(tree), *password, "--repo", str(near))
+        for _ in range(2):
+            command.run("copy", "--from-repo", str(near), *there, PATH=path)
+        stored = {one: one.stat().st_size for one in (place / "packs").rglob("*") if one.is_file()}
+        assert 3 << 20 < sum(stored.values()) < 4 << 20
+        listed = command.run("snapshots", *there, "--json", PATH=path)
+        assert len(objects_of(listed.stdout)) == 2
+        target = command.folder / "back"
+        command.run("restore", "latest", "--target", str(target), *there, PATH=path)
+        (file,) = target.rglob("file")
+        assert file.read_bytes() == (tree / "file").read_bytes()
+        command.run("forget", "latest", *there, PATH=path, exit_code=RightError.exit_code)
+
+
+def test_a_copy_in_a_bucket_with_object_lock_is_locked(command, tmp_path, tree, monkeypatch):
+    for name, value in object_server.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    (tree / "file").write_bytes(os.urandom(3 << 20))
+    near = command.folder / "near"
+    password = ("--password-file", str(command.passphrase_file))
+    for server in object_server.seaweedfs(tmp_path / "server"):
+        there = (*password, "--repo", server.text(bucket="locked-copies"))
+        run = partial(command.run, **object_server.ENVIRONMENT)
+        run("init", *password, "--repo", str(near))
+        run("init", *there, "--lock-for", "1d", "--lock-mode", "compliance")
+        run("backup", str(tree), *password, "--repo", str(near))
+        run("copy", "--from-repo", str(near), *there)
+        run("check", "--locks", *there)
+        (copy,) = objects_of(run("snapshots", *there, "--json").stdout)
+        with closing(S3Client(server.place(bucket="locked-copies"))) as client:
+            keys = [f"repository/snapshots/{copy['id']}"]
+            keys += [key for key, _ in client.part_of_list("repository/packs/", "")[0]]
+            for key in keys:
+                assert client.head(key).lock_mode == "COMPLIANCE"

@@ -127,7 +127,7 @@ class JobSite:
             assert contents(repository, snapshot_id) == self.expected[snapshot_id]
         options = CheckOptions(read_data=DataSubset(), processes=1)
         report = check(repository, options, NullProgress())
-        assert report.findings == ()
+        assert report.findings == (), report.findings
         repository.close()
 
     def contents_of_tree(self, snapshot_id: str) -> Contents:
