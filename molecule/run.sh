@@ -33,9 +33,12 @@ trap end EXIT
 # Nothing can be fetched in there, so the roots are made before.
 for suite in bookworm trixie; do "$here/root.sh" "$suite" > /dev/null; done
 if [ "${1:-}" != --command ]; then
-    guests=$(cd "$here" && sed -n 's/.*suite: \([a-z]*\),.*kind: guest.*/\1/p' "${scenarios[@]/%//molecule.yml}" | sort -u)
-    for suite in $guests; do
+    suites_with() { (cd "$here" && sed -n "s/.*suite: \([a-z]*\),.*$1.*/\1/p" "${scenarios[@]/%//molecule.yml}" | sort -u); }
+    for suite in $(suites_with 'kind: guest'); do
         "$here/root.sh" "$suite" kernel > /dev/null
+    done
+    for suite in $(suites_with 'root: '); do
+        "$here/root.sh" "$suite" bare > /dev/null
     done
 fi
 ssh-keygen -q -t ed25519 -N '' -f "$LABORATORY/key"
