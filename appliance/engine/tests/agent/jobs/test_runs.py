@@ -298,7 +298,7 @@ def test_a_job_gives_way_as_asked_but_never_less_than_the_host_s_owner_says(
 ) -> None:
     # What this test has inherited, the agent inherits like the Nice of its unit.
     inherited = os.getpriority(os.PRIO_PROCESS, 0)
-    if inherited:
+    if inherited > 0:
         expected = max(inherited, own, asked or 0)
     site.of_client = f"Nice = {own}" if own else ""
     site.configure()
