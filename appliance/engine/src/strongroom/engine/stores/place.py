@@ -135,7 +135,7 @@ def place_of(text: str) -> Place:
     if _ELSEWHERE.match(text):
         scheme = text.partition(":")[0].lower()
         if instead := _INSTEAD.get(_OTHER_NAMES.get(scheme, scheme)):
-            raise UsageError(f"{scheme}: is not supported. {instead}; {_SUPPORTED}")
+            raise UsageError(f"{shown} is not supported. {instead}; {_SUPPORTED}")
         raise UsageError(
             f"{shown} names a protocol or a host that is not supported; {_SUPPORTED} (a folder "
             f"whose name holds a colon is written ./NAME)"
