@@ -1,22 +1,29 @@
 """Counted part by part, prune decides as it does with all blocks in memory."""
 
 import random
+import weakref
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from kit import tiny_backup
 from kit.memory_store import MemoryStore
 from kit.tiny_backup import TinyBackup, back_up, new_repository, read_back
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.check import CheckOptions, DataSubset, check
+from strongroom.engine.prune import prune as prune_module
 from strongroom.engine.prune.marking import Marker
 from strongroom.engine.prune.prune import prune
 from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.prune.prune_plan import plan_prune
 from strongroom.engine.prune.range_counts import Counting, batches
 from strongroom.engine.repository.index.index import Index, IndexState
+from strongroom.engine.repository.index.objects import read_index_object, write_index_object
 from strongroom.engine.repository.index.selection import IdRange
+from strongroom.engine.repository.packs import KIND_DATA
 from strongroom.engine.repository.tombstones import write_tombstone
+from strongroom.engine.stores.object_lock import LocksObjects
 
 WHOLE = PruneOptions(
     repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
@@ -166,3 +173,129 @@ def test_what_is_repacked_is_counted_as_far_as_memory_allows(repository):
     for name, wanted in kept:
         assert read_back(repository, name) == wanted
     assert decided(repository, PARTS)["settled"]
+
+
+def replace_index(repository):
+    """As the sweep of another prune does."""
+    store, key = repository.store, repository.key
+    for name in [info.name for info in store.list("index")]:
+        found = read_index_object(store, key, name, chunks=True)
+        write_index_object(store, key, found.owner, found.footers, [name], repository.cipher)
+        store.delete("index", name)
+
+
+def replacing_first(repository, monkeypatch, method):
+    """Replaces the index between its listing and the first call of a method of Counting."""
+    count = getattr(Counting, method)
+    calls = []
+
+    def late(self, *given):
+        calls.append(given)
+        if len(calls) == 1:
+            replace_index(repository)
+        return count(self, *given)
+
+    monkeypatch.setattr(Counting, method, late)
+    return calls
+
+
+def test_another_prune_may_replace_the_index_before_packs_are_copied(repository, monkeypatch):
+    first = back_up(repository, files(random.Random(1), 50))
+    kept = files(random.Random(2), 3)
+    name = back_up(repository, kept).id
+    repository.store.delete("snapshots", first.id)
+    calls = replacing_first(repository, monkeypatch, "of_packs")
+    report = prune(repository, PARTS, NOTHING)
+    assert report.repacked_packs > 0
+    assert len(calls) > 1
+    assert read_back(repository, name) == kept
+
+
+def test_another_prune_may_replace_the_index_before_hidden_versions_go(repository, monkeypatch):
+    back_up(repository, files(random.Random(1), 5))
+    found = []
+    monkeypatch.setattr(prune_module, "remove_hidden", lambda *given, **_: found.append(given[3]))
+    asked = MemoryStore.capability
+    monkeypatch.setattr(
+        MemoryStore,
+        "capability",
+        lambda store, wanted: store if wanted is LocksObjects else asked(store, wanted),
+    )
+    locked = SimpleNamespace(
+        store=repository.store, key=repository.key, config=SimpleNamespace(lock_rule=object())
+    )
+    lease = SimpleNamespace(require=lambda: None, store_time_ns=0)
+    calls = replacing_first(repository, monkeypatch, "packs")
+    prune_module._remove_hidden(locked, lease, Marker(repository, NOTHING), WHOLE)  # noqa: SLF001
+    assert len(calls) == 2
+    assert found == [{info.name for info in repository.store.list("packs")}]
+
+
+def test_one_part_is_in_memory_at_a_time(repository, monkeypatch):
+    load = Counting._load  # noqa: SLF001
+    there = weakref.WeakSet()
+    most = []
+
+    def counted(self, selection):
+        index = load(self, selection)
+        if isinstance(selection, IdRange):
+            there.add(index)
+            most.append(len(there))
+        return index
+
+    monkeypatch.setattr(Counting, "_load", counted)
+    first = back_up(repository, files(random.Random(1), 50))
+    back_up(repository, files(random.Random(2), 3))
+    repository.store.delete("snapshots", first.id)
+    prune(repository, PARTS, NOTHING)
+    assert len(most) > 3
+    assert max(most) == 1
+
+
+def test_pages_may_be_in_packs_of_another_kind(repository, monkeypatch):
+    """Another writer's snapshot is set aside, and no place is asked of an index of some blocks."""
+    monkeypatch.setattr(tiny_backup, "KIND_LISTING", KIND_DATA)
+    back_up(repository, files(random.Random(1), 40))
+    # Which part has the page differs each time.
+    for _ in range(12):
+        found = decided(repository, PARTS)
+        assert len(found["false"]) == 2
+        assert not found["unused"]
+        assert "TypeError" not in str(found["set aside"])
+
+
+class DrippingStore(MemoryStore):
+    """Of the packs that `late` names one more is there each time that they are listed."""
+
+    def __init__(self):
+        super().__init__()
+        self.late = []
+        self.unsure = frozenset()
+
+    def list(self, kind):
+        if kind == "packs":
+            self.late = self.late[1:]
+        return (info for info in super().list(kind) if info.name not in self.late)
+
+    def unverified(self, kind):
+        return self.unsure if kind == "index" else frozenset()
+
+
+def test_packs_that_come_between_two_parts_do_not_make_it_begin_again():
+    store = DrippingStore()
+    repository = new_repository(store)
+    back_up(repository, files(random.Random(1), 40))
+    before = {info.name for info in store.list("index")}
+    late = TinyBackup(repository)
+    for number in range(100):
+        late.store({b"late%d" % number: random.Random(number).randbytes(99)})
+    late.checkpoint()
+    store.unsure = frozenset({info.name for info in store.list("index")} - before)
+    store.late = sorted(
+        footer.pack_id.hex()
+        for name in store.unsure
+        for footer in read_index_object(store, repository.key, name, chunks=False).footers
+    )
+    marker = Marker(repository, NOTHING)
+    plan_prune(repository.for_all_clients(), marker, None, PARTS, NOTHING)
+    assert store.late

@@ -77,7 +77,9 @@ class Marker:
         is kept as far as it is there, and nothing of `false_owners` may be removed, in case its
         index was lost, or it is of a later version.
         """
-        readers = ClientReaders(self._repository, listings or index, _CACHE_BYTES)
+        readers = ClientReaders(
+            self._repository, index if listings is None else listings, _CACHE_BYTES
+        )
         unverified = self._repository.store.unverified("snapshots")
         for name in names:
             if name in self._snapshots:

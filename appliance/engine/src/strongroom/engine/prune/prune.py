@@ -26,9 +26,10 @@ from strongroom.engine.prune.kept_outcome import KeptOutcome, Outcome
 from strongroom.engine.prune.marking import Marker
 from strongroom.engine.prune.prune_options import PruneOptions, PruneReport
 from strongroom.engine.prune.prune_plan import PrunePlan, plan_prune
-from strongroom.engine.prune.range_counts import Counting, batches
+from strongroom.engine.prune.range_counts import Counting, Counts, batches
 from strongroom.engine.prune.repack import Repacker
 from strongroom.engine.prune.sweep import Swept, live_leases, sweep
+from strongroom.engine.repository.index.index import again_if_replaced
 from strongroom.engine.repository.leases import Lease
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.ticket_objects import remove_expired_tickets
@@ -157,9 +158,7 @@ def _repack(
         pack_ids = [usage.pack.pack_id for usage in batch]
         counts = plan.counts
         if counts is None:
-            # Of now: the batch before has written to the index, and others may have.
-            counting = Counting(repository, marker, options.memory_bytes)
-            counts = counting.of_packs(pack_ids, plan.packs)
+            counts = _counts_of(repository, marker, options, plan, pack_ids)
         packs = [pack for one in pack_ids if (pack := counts.index.pack(one)) is not None]
         repacker = Repacker(
             repository,
@@ -178,6 +177,19 @@ def _repack(
     return copied, copies_bytes
 
 
+def _counts_of(
+    repository: Repository,
+    marker: Marker,
+    options: PruneOptions,
+    plan: PrunePlan,
+    pack_ids: list[bytes],
+) -> Counts:
+    """Of now: the batch before has written to the index, and others may have."""
+    return again_if_replaced(
+        lambda: Counting(repository, marker, options.memory_bytes).of_packs(pack_ids, plan.packs)
+    )
+
+
 def _remove_hidden(
     repository: Repository, lease: Lease, marker: Marker, options: PruneOptions
 ) -> HiddenVersions | None:
@@ -187,7 +199,7 @@ def _remove_hidden(
         return None
     # Perhaps somebody hid the snapshots, or what they need: then nothing goes for good.
     may_remove = len(marker) > 0 and not marker.set_aside.problems
-    index = Counting(repository, marker, options.memory_bytes).packs()
+    index = again_if_replaced(lambda: Counting(repository, marker, options.memory_bytes).packs())
     indexed = {pack.pack_id.hex() for pack in index.packs()}
     lease.require()
     return remove_hidden(locking, rule, lease.store_time_ns, indexed, may_remove=may_remove)

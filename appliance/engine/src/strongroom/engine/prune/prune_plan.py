@@ -34,14 +34,14 @@ from strongroom.engine.stores.store import ObjectInfo
 class PrunePlan:
     """Results of the first phase.
 
-    index: with all packs. counts: what decides about all blocks, where they were counted at once.
+    index, counts: all blocks and what decides about them, where they were counted at once.
     owners: of the packs that may be marked. charges: bytes of shared packs by the client that uses
     them, which count in its quota: what it stored counts also when others share it. spared: indexed
     packs without anything used that leases of others (holdups) keep from being marked.
     is_settled: nothing is to be done, and no lease keeps packs from being judged.
     """
 
-    index: Index
+    index: Index | None
     counts: Counts | None
     owners: dict[bytes, bytes]
     charges: dict[bytes, int]
@@ -80,6 +80,7 @@ def _plan_once(
     sizes = {bytes.fromhex(info.name): info.size_bytes for info in packs}
     found: dict[bytes, PackUsage] = {}
     order: tuple[int, list[bytes]] | None = None
+    left = counting.part_count
     for counts in counting.all_parts(sizes):
         # Numbers of owners are those of one part, and a pack that is dropped would change them.
         mine = len(counts.index.packs()), counts.index.owners
@@ -89,6 +90,9 @@ def _plan_once(
         for usage in counts.usages(repository):
             pack_id = usage.pack.pack_id
             found[pack_id] = added(found[pack_id], usage) if pack_id in found else usage
+        left -= 1
+        if left:
+            del counts
     index, usages = counts.index, list(found.values())
     cut_off = {
         pack.pack_id
@@ -125,7 +129,7 @@ def _plan_once(
     charges = _charges(counts)
     idle = [one.pack.pack_id for one in usages if not one.in_use and one.pack.pack_id in held]
     return PrunePlan(
-        index=index,
+        index=index if counting.is_at_once else None,
         counts=counts if counting.is_at_once else None,
         owners=owners,
         charges=charges,

@@ -68,15 +68,27 @@ class Counting:
         # An unverified copy is no reason to remove another one.
         self.unverified = unverified_packs(store)
         self._parts = self._divided()
+        if self.state.unverified and not self.is_at_once:
+            # Else a client could name packs first, and store one whenever a part is read.
+            there = frozenset(info.name for info in store.list("packs"))
+            self.state = self.state._replace(there=there)
         self._listings: PlacesByClient | None = None
 
     @property
     def is_at_once(self) -> bool:
         """Whether all blocks are counted together."""
-        return len(self._parts) == 1
+        return self.part_count == 1
+
+    @property
+    def part_count(self) -> int:
+        """In how many parts blocks are counted."""
+        return len(self._parts)
 
     def all_parts(self, sizes: Mapping[bytes, int]) -> Iterator[Counts]:
-        """Each part, one after the other. sizes: of packs that are there."""
+        """Each part, one after the other. sizes: of packs that are there.
+
+        Who keeps one while the next is read has both in memory.
+        """
         for ids in self._parts:
             yield self._count(sizes, ids)
 
@@ -96,7 +108,10 @@ class Counting:
                 yield whole, self._marked(whole, None)
             else:
                 index = self._load(ids)
-                yield index, self._marked(index, ids)
+                marker = self._marked(index, ids)
+                yield index, marker
+                # Before the next is read.
+                del index, marker
 
     def _count(self, sizes: Mapping[bytes, int], ids: SomeIds | None) -> Counts:
         store, key = self._repository.store, self._repository.key

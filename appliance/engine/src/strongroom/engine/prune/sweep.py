@@ -247,6 +247,8 @@ def _judge(
     needed: set[bytes] = set()
     for part, marks in counting.marked(index) if judged or counting.is_at_once else ():
         needed |= _needed(repository, part, marks.live, tombstones, judged, missing)
+        # Before the next part is read.
+        del part, marks
     # What a snapshot needs that cannot be read is not known.
     aside = marker.false_owners
     gone = {

@@ -91,12 +91,14 @@ class IndexState(NamedTuple):
     """What an index is made of at one moment.
 
     marked: packs under tombstones. sizes: of the index objects, by name. unverified: those of them
-    that no one has verified.
+    that no one has verified. there: names of the packs that were there, None to list them when the
+    index is read.
     """
 
     marked: frozenset[bytes]
     sizes: dict[str, int]
     unverified: frozenset[str]
+    there: frozenset[str] | None = None
 
     @classmethod
     def read(cls, store: Store, key: Key, *, marks: bool = True) -> IndexState:
@@ -202,7 +204,9 @@ class Index(BlockRows):
         }
         current = [item for item in objects if (item.owner, item.name) not in superseded]
         unsure = any(item.name in unverified for item in current)
-        there = {info.name for info in store.list("packs")} if unsure else set()
+        there: Collection[str] = state.there or ()
+        if unsure and state.there is None:
+            there = {info.name for info in store.list("packs")}
         footers = [
             footer
             for item in current
