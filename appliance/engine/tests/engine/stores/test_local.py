@@ -142,3 +142,11 @@ def test_a_store_writes_where_it_was_opened_when_the_path_is_moved(tmp_path):
     store.put("index", NAME, b"data")
     assert (tmp_path / "moved" / "index" / NAME).read_bytes() == b"data"
     assert list((tmp_path / "r").iterdir()) == []
+
+
+def test_a_store_that_nobody_has_any_more_leaves_nothing_open(tmp_path):
+    LocalStore(tmp_path / "r").prepare()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        assert list(LocalStore(tmp_path / "r").list("packs")) == []
+    assert len(os.listdir("/proc/self/fd")) < before + 10

@@ -61,6 +61,9 @@ class LocalRoot:
                 self.fail("open", b"", error)
         return self._descriptor
 
+    def __del__(self) -> None:
+        self.close()
+
     def close(self) -> None:
         """Close the descriptor."""
         if self._descriptor >= 0:

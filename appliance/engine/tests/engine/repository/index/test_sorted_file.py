@@ -23,6 +23,22 @@ SECRET = bytes(32)
 ids = st.integers(0, 400).map(lambda number: number.to_bytes(24, "little"))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def files():
+    """The descriptors of the files of this module; closed with it."""
+    yield FILES
+    for descriptor in FILES:
+        os.close(descriptor)
+
+
+FILES = []
+
+
+def new_file():
+    FILES.append(os.memfd_create("test"))
+    return FILES[-1]
+
+
 def written(ids, mix=None, *, filtered=True):
     """A file of these ids; the slot of each is its place in the list."""
     mix = mix or KeyMix(SECRET)
@@ -31,7 +47,7 @@ def written(ids, mix=None, *, filtered=True):
     entries["slot"] = np.arange(len(ids)) & 0xFFFF
     keys = mix.keys(entries["id"])
     order = np.argsort(keys, kind="stable")
-    descriptor = os.memfd_create("test")
+    descriptor = new_file()
     # In pieces, as a merge gives them.
     cuts = range(0, len(ids), 150)
     parts = [(keys[order][at : at + 150], entries[order][at : at + 150]) for at in cuts]
@@ -93,7 +109,7 @@ def test_no_byte_that_changes_is_believed():
     for at in random.Random(1).sample(range(5, size), 200):
         changed = bytearray(whole)
         changed[at] ^= 1 << (at & 7)
-        descriptor = os.memfd_create("test")
+        descriptor = new_file()
         os.write(descriptor, changed)
         try:
             assert found(opened(descriptor), there) == [[slot] for slot in range(300)]
