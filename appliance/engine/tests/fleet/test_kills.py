@@ -192,7 +192,7 @@ def test_a_restore_whose_agent_is_killed_is_finished_by_the_next(new_house):
     run = house.run("nightly-web1")
     target = house.folder / "restored"
     body = {"snapshot": run["snapshot"], "target": str(target)}
-    run_id = house.post("/restores", {**body, "maximum_bytes_per_second": 1_000_000})["id"]
+    run_id = house.post("/restores", {**body, "maximum_bytes_per_second": 300_000})["id"]
     wait_for(lambda: any(path.is_file() for path in target.rglob("*")))
     kill_something(house, "machine web1", chance)
     house.await_connected("web1")
