@@ -6,6 +6,7 @@ import ssl
 import sys
 import threading
 from contextlib import closing
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
 
@@ -232,6 +233,29 @@ def test_what_does_not_speak_s3_is_refused_at_once(keyed):
             with pytest.raises(StoreError):
                 client.part_of_list("", "")
             assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("size", [1, 65536, 200_000])
+def test_headers_leave_with_content(keyed, size):
+    """SeaweedFS stores an empty object for who is killed between them."""
+    sent = []
+    send = HTTPConnection.send
+
+    def sends(connection, data):
+        sent.append(bytes(data))
+        send(connection, data)
+
+    keyed.setattr(HTTPConnection, "send", sends)
+    content = os.urandom(size)
+    with closing(Server(lambda *_: (200, {}, b""))) as server:
+        client = S3Client(place_of(f"s3://bucket?endpoint=http://127.0.0.1:{server.port}"))
+        client.put("a", content)
+        client.get("a")
+        client.put("a", bytearray(content))
+    assert sent[0].partition(b"\r\n\r\n")[2]
+    *_, one, other = b"".join(sent).split(b"PUT ")
+    assert one.partition(b"\r\n\r\n")[2].startswith(content)
+    assert other.partition(b"\r\n\r\n")[2] == content
 
 
 def test_a_connection_that_the_server_closed_meanwhile_costs_no_request(keyed):

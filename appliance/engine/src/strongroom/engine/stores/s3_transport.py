@@ -3,7 +3,7 @@
 - An answer that comes slower than LEAST_BYTES_A_SECOND after a grace ends like one that is silent.
 - An answer that is not the content of an object (a list, an error) has a size limit.
 - An object is sent in pieces, each of which may take as long as a silence: a slow line is no
-  failure.
+  failure. The first leaves with the headers.
 - An answer that ends before the length that it announced is a failure, not an end.
 """
 
@@ -18,7 +18,7 @@ import ssl
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -83,6 +83,8 @@ class Connections:
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(method, target, content, dict(headers))
             response = connection.getresponse()
+            if response.status < 200:
+                raise HTTPException("an answer before the answer, which no one asked for")
             is_content = most_bytes is not None and response.status < 300
             most = most_bytes if is_content else MOST_ANSWER_BYTES
             data = read_most(response, most or 0, self._location)
@@ -253,14 +255,30 @@ class _PacedResponse(HTTPResponse):
 
 
 class _SendsInPieces:
-    """Mixed into a connection: each piece has its own time."""
+    """Mixed into a connection: each piece has its own time, and headers leave with the first one.
+
+    Of a process that is killed between headers and content SeaweedFS stores an empty object.
+    """
+
+    _has_content = False
+    _headers = b""
+
+    def endheaders(self, message_body: Any = None, **options: Any) -> None:
+        self._has_content, self._headers = bool(message_body), b""
+        super().endheaders(message_body, **options)  # type: ignore[misc]
 
     def send(self, data: Any) -> None:
-        if not isinstance(data, bytes | bytearray) or len(data) <= _PIECE_BYTES:
+        if self._has_content:
+            self._has_content, self._headers = False, bytes(data)
+            return
+        headers, self._headers = self._headers, b""
+        if not isinstance(data, bytes | bytearray):
             super().send(data)  # type: ignore[misc]
             return
         view = memoryview(data)
-        for start in range(0, len(view), _PIECE_BYTES):
+        first: Any = b"".join((headers, view[:_PIECE_BYTES])) if headers else view[:_PIECE_BYTES]
+        super().send(first)  # type: ignore[misc]
+        for start in range(_PIECE_BYTES, len(view), _PIECE_BYTES):
             super().send(view[start : start + _PIECE_BYTES])  # type: ignore[misc]
 
 
