@@ -108,6 +108,14 @@ def store(object_store, stumbling, tmp_path):
     made.close()
 
 
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_lost_answer_breaks_no_promise(store, stumbling, before):
+    """Of the put that creates, and of the one that replaces."""
+    stumbling.faults = [None] * before + ["lost"]
+    store.prove()
+    assert not stumbling.faults
+
+
 @pytest.mark.parametrize("fault", [500, 503, 429, 502, "cut", "lost"])
 def test_what_may_pass_is_waited_for(store, stumbling, fault):
     stumbling.faults = [fault, fault]

@@ -5,6 +5,7 @@ import os
 import ssl
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -150,8 +151,9 @@ def test_a_setting_that_leads_nowhere_is_an_error(environment, name, text):
 def test_where_requests_go(environment, place, variables, where):
     for name, value in variables.items():
         environment.setenv(name, value)
-    client = S3Client(place_of(place))
-    assert client._where(Access("place")) == where  # noqa: SLF001
+    client, access = S3Client(place_of(place)), Access("place")
+    region = client._region(access)  # noqa: SLF001
+    assert client._where(access, region) == where  # noqa: SLF001
 
 
 class Server:
@@ -217,6 +219,27 @@ def test_a_bucket_of_another_region_is_found_there(keyed):
         assert len(server.asked) == 4
 
 
+def test_threads_that_begin_together_all_find_the_other_region(keyed):
+    both = threading.Barrier(2)
+
+    def answer(method, target, headers):
+        if "/eu-north-1/" in headers["authorization"]:
+            return found()
+        both.wait(10)
+        return 301, {"x-amz-bucket-region": "eu-north-1"}, b""
+
+    with closing(Server(answer)) as server, ThreadPoolExecutor(2) as threads:
+        client = S3Client(place_of(f"s3://bucket?endpoint=http://127.0.0.1:{server.port}"))
+        assert [*threads.map(client.get, "ab")] == [b"content"] * 2
+
+
+def test_connections_are_those_of_the_server_that_is_asked(keyed):
+    client, access = S3Client(place_of("s3://bucket")), Access("place")
+    # One thread was sent to another region when another had read the first.
+    made = [client._connections_of_this_process(f"http://{one}", access) for one in "aab"]  # noqa: SLF001
+    assert made[0] is made[1] is not made[2]
+
+
 def test_a_store_that_sends_us_from_region_to_region_is_refused(keyed):
     regions = iter(f"region-{number}" for number in range(100))
     with closing(Server(lambda *_: (301, {"x-amz-bucket-region": next(regions)}, b""))) as server:
@@ -233,6 +256,25 @@ def test_what_does_not_speak_s3_is_refused_at_once(keyed):
             with pytest.raises(StoreError):
                 client.part_of_list("", "")
             assert len(server.asked) == 1
+
+
+def test_an_error_after_the_answer_has_begun_is_an_error(keyed):
+    late = b"<?xml version='1.0'?><Error><Code>%s</Code></Error>"
+    answers = iter([late % b"InternalError", late % b"SlowDown", b"", late % b"AccessDenied"])
+    with closing(Server(lambda *_: (200, {}, next(answers)))) as server:
+        client = S3Client(place_of(f"s3://bucket?endpoint=http://127.0.0.1:{server.port}"))
+        client.put("a", b"content")
+        assert len(server.asked) == 3
+        with pytest.raises(StoreError):
+            client.put("a", b"content")
+        assert len(server.asked) == 4
+
+
+def test_what_comes_before_an_answer_is_none(keyed):
+    answers = iter([(103, {}, b""), (200, {"etag": "tag"}, b"")])
+    with closing(Server(lambda *_: next(answers))) as server:
+        client = S3Client(place_of(f"s3://bucket?endpoint=http://127.0.0.1:{server.port}"))
+        assert client.put("a", b"content").tag == "tag"
 
 
 @pytest.mark.parametrize("size", [1, 65536, 200_000])
@@ -256,6 +298,35 @@ def test_headers_leave_with_content(keyed, size):
     *_, one, other = b"".join(sent).split(b"PUT ")
     assert one.partition(b"\r\n\r\n")[2].startswith(content)
     assert other.partition(b"\r\n\r\n")[2] == content
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("AWS_SESSION_TOKEN", "a-hidden-token\r"),
+        ("AWS_ACCESS_KEY_ID", "key\n"),
+        ("AWS_DEFAULT_REGION", "eu-west-1\r"),
+    ],
+)
+def test_what_cannot_be_sent_is_not_shown(keyed, name, value):
+    keyed.setenv(name, value)
+    with closing(Server(found)) as server:
+        client = S3Client(place_of(f"s3://bucket?endpoint=http://127.0.0.1:{server.port}"))
+        with pytest.raises(StoreError) as refused:
+            client.get("a")
+        assert not server.asked
+    for secret in ("hidden", "Signature", "Credential"):
+        assert secret not in str(refused.value)
+
+
+@pytest.mark.parametrize("endpoint", ["host:9000", "ftp://host", "//host", "https://"])
+def test_an_endpoint_of_the_environment_that_is_none_is_refused(keyed, monkeypatch, endpoint):
+    asked = []
+    monkeypatch.setattr(s3_client.Connections, "ask", lambda *words: asked.append(words))
+    keyed.setenv("AWS_ENDPOINT_URL", endpoint)
+    with pytest.raises(StoreError, match="AWS_ENDPOINT_URL"):
+        S3Client(place_of("s3://bucket")).get("a")
+    assert not asked
 
 
 def test_a_connection_that_the_server_closed_meanwhile_costs_no_request(keyed):

@@ -55,9 +55,14 @@ class Access:
 
     def keys(self) -> AccessKeys:
         """The keys for a request now. Raises StoreError; PassingError where it may work later."""
-        if self._static is not None:
-            return self._static
-        return self._keys_of_a_role()
+        keys = self._static or self._keys_of_a_role()
+        # http.client would show in its error what it refuses to send.
+        if not all(text.isascii() and text.isprintable() for text in (keys.key_id, keys.token)):
+            raise StoreError(
+                f"{self._shown}: the access key or its session token has a line break or another "
+                "character that it cannot have; correct the environment or ~/.aws/credentials"
+            )
+        return keys
 
     def host_in(self, region: str) -> str:
         """Amazon's server for a region."""

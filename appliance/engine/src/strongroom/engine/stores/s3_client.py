@@ -143,6 +143,7 @@ class S3Client:
         # Where the store says that the bucket is.
         self._found_region = ""
         self._connections: Connections | None = None
+        self._endpoint = ""
         self._process = 0
         self._is_known = is_known
         self._requests: dict[str, int] = {}
@@ -339,15 +340,19 @@ class S3Client:
                 self.traffic.count(1)
             began_ns, asked_seconds = clock.since_boot_ns(), 0.0
             access = self._access_now()
+            region = self._region(access)
             try:
-                answer = self._send(request, access)
+                answer = self._send(request, access, region)
                 self._is_known = True
                 if self.traffic is not None:
                     self.traffic.answered(began_ns)
-                if answer.status < 300:
+                if answer.status < 300 and not _is_late_error(request, answer):
                     return read(answer)
                 asked_seconds = _asked_pause(answer)
-                failure = self._of_answer(request, access, answer, was_repeated=attempt > 1)
+                was_repeated = attempt > 1
+                failure = self._of_answer(
+                    request, access, region, answer, was_repeated=was_repeated
+                )
             except PassingError as error:
                 failure = error
             except (OSError, HTTPException) as error:
@@ -363,26 +368,35 @@ class S3Client:
                 most_seconds = PATIENCE_SECONDS if self._is_known else FIRST_PATIENCE_SECONDS
                 patience.wait(failure, most_seconds, asked_seconds)
 
-    def _send(self, request: Request, access: Access) -> Answer:
-        endpoint, top = self._where(access)
+    def _send(self, request: Request, access: Access, region: str) -> Answer:
+        if not _REGION.fullmatch(region):
+            raise StoreError(
+                f"{printable(self._place.text)}: {printable(region, 80)!r} is not the name of a "
+                "region; correct AWS_DEFAULT_REGION or ~/.aws/config"
+            )
+        endpoint, top = self._where(access, region)
         path = quoted_key(f"{top}/{request.key}" if request.key else top or "/")
         query = quoted_query(request.query)
         headers = {**request.headers, "host": urlsplit(endpoint).netloc}
         content = request.content
-        region = self._region(access)
         headers = signed(access.keys(), region, request.method, path, query, headers, content)
         target = f"{path}?{query}" if query else path
         connections = self._connections_of_this_process(endpoint, access)
         return connections.ask(request.method, target, headers, content, request.most_bytes)
 
-    def _where(self, access: Access) -> tuple[str, str]:
+    def _where(self, access: Access, region: str) -> tuple[str, str]:
         """The server, and what comes before a key in a path."""
         bucket = self._place.bucket
         if endpoint := self._place.endpoint or access.endpoint:
             # Servers of one's own have no name for each bucket.
             parts = urlsplit(endpoint)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise StoreError(
+                    f"{printable(self._place.text)}: the endpoint in AWS_ENDPOINT_URL or "
+                    "~/.aws/config is not http://HOST:PORT or https://HOST"
+                )
             return f"{parts.scheme}://{parts.netloc}", f"{parts.path.rstrip('/')}/{bucket}"
-        host = access.host_in(self._region(access))
+        host = access.host_in(region)
         # The certificate is of names with one part before this.
         is_part = bucket == bucket.lower() and "." not in bucket and "_" not in bucket
         return (f"https://{bucket}.{host}", "") if is_part else (f"https://{host}", f"/{bucket}")
@@ -397,7 +411,13 @@ class S3Client:
         )
 
     def _of_answer(
-        self, request: Request, access: Access, answer: Answer, *, was_repeated: bool
+        self,
+        request: Request,
+        access: Access,
+        used_region: str,
+        answer: Answer,
+        *,
+        was_repeated: bool,
     ) -> Exception:
         """What a refusal means."""
         status, error, verb = answer.status, error_of(answer.content), request.verb
@@ -414,10 +434,7 @@ class S3Client:
         if status in _ELSEWHERE:
             region = answer.headers.get("x-amz-bucket-region", "")
             region = region or (error.text("Region") if error is not None else "")
-            # Once: a store that names one region after the other would keep us asking.
-            is_new = not self._found_region and region != self._region(access)
-            if is_new and _REGION.fullmatch(region):
-                self._move_to(region)
+            if self._moves(used_region, region):
                 return _MovedError(f"the bucket is in {region}")
         if code == "NoSuchBucket" or (status == 404 and verb in ("head_bucket", "list_objects_v2")):
             return RepositoryNotFoundError(
@@ -448,21 +465,37 @@ class S3Client:
             if self._access is access:
                 self._access = None
 
-    def _move_to(self, region: str) -> None:
+    def _moves(self, used: str, found: str) -> bool:
+        """Whether a request to one region is made again in the one that the store names."""
+        if found == used or not _REGION.fullmatch(found):
+            return False
         with self._lock:
-            self._found_region = region
-            self._connections = None
+            # Once: a store that names one region after the other would keep us asking. But several
+            # threads may be sent there, each by its own answer.
+            self._found_region = self._found_region or found
+            return self._found_region == found
 
     def _connections_of_this_process(self, endpoint: str, access: Access) -> Connections:
         with self._lock:
-            if self._connections is None or self._process != os.getpid():
+            is_ours = self._process == os.getpid() and self._endpoint == endpoint
+            if self._connections is None or not is_ours:
                 self._connections = Connections(endpoint, self._place.text, access.authorities_file)
-                self._process = os.getpid()
+                self._process, self._endpoint = os.getpid(), endpoint
             return self._connections
 
 
 class _MovedError(PassingError):
     """The same request succeeds in another region, at once."""
+
+
+def _is_late_error(request: Request, answer: Answer) -> bool:
+    """Whether the store failed after it had begun to answer, as Amazon does."""
+    # A mere glance at the content first: a list is long.
+    return (
+        request.most_bytes is None
+        and b"<Error" in answer.content[:512]
+        and error_of(answer.content) is not None
+    )
 
 
 def _as_is(answer: Answer) -> Answer:

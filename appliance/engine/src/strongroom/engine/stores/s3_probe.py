@@ -48,7 +48,12 @@ def prove(client: S3Client, prefix: str, location: str, rule: LockRule | None = 
 
 
 def _broken(client: S3Client, key: str) -> str:
-    first = client.put(key, _CONTENT, is_new=True).tag
+    try:
+        first = client.put(key, _CONTENT, is_new=True).tag
+    except Taken as taken:
+        first = _tag_of_lost_answer(client, key, _CONTENT, taken)
+        if not first:
+            return "it does not create an object that is not there (If-None-Match: *)"
     try:
         client.put(key, b"another", is_new=True)
     except Taken:
@@ -100,6 +105,19 @@ def _broken(client: S3Client, key: str) -> str:
 def _replaced(client: S3Client, key: str, tag: str) -> str:
     """The tag of what replaced the object, "" where neither spelling of its tag is accepted."""
     for spelling in (tag, tag.strip('"')):
-        with suppress(Taken, Missing):
+        try:
             return client.put(key, _NEW, tag=spelling).tag
+        except Taken as taken:
+            if replaced := _tag_of_lost_answer(client, key, _NEW, taken):
+                return replaced
+        except Missing:
+            pass
+    return ""
+
+
+def _tag_of_lost_answer(client: S3Client, key: str, content: bytes, taken: Taken) -> str:
+    """The tag of what an attempt stored whose answer was lost, "" where none did."""
+    with suppress(Missing):
+        if taken.was_repeated and client.get(key) == content:
+            return client.head(key).tag
     return ""
