@@ -139,6 +139,8 @@ def test_a_repository_must_be_named():
         ("az://container", "rclone"),
         ("rest:https://user:pass@host/", "ssh://"),
         ("webdav://host/a", "s3://BUCKET"),
+        ("webdav://user:pass@/a@host/a", "s3://BUCKET"),
+        ("user:pass@host:/a", "s3://BUCKET"),
     ],
 )
 def test_a_place_of_another_kind_is_refused_with_what_works(place, instead):
@@ -146,3 +148,12 @@ def test_a_place_of_another_kind_is_refused_with_what_works(place, instead):
         opened(repository=place, password="x")
     assert instead in str(refused.value)
     assert "pass@" not in str(refused.value)
+
+
+@pytest.mark.parametrize("scheme", ["strongroom", "ssh", "sftp", "s3"])
+@pytest.mark.parametrize("rest", ["host/a", "host:port/a", "host/a?b"])
+@pytest.mark.parametrize("user", ["user", ""])
+def test_no_message_shows_a_password_in_a_place(scheme, rest, user):
+    with pytest.raises(UsageError) as refused:
+        opened(repository=f"{scheme}://{user}:hidden@{rest}", password="x")
+    assert "hidden" not in str(refused.value)

@@ -259,7 +259,8 @@ class Attacker:
         content = b"<VersioningConfiguration><Status>Suspended</Status></VersioningConfiguration>"
         request = Request("suspend", "PUT", "", {"versioning": ""}, {}, content)
         access = self.client._access_now()  # noqa: SLF001
-        assert self.client._send(request, access).status == 409  # noqa: SLF001
+        answer = self.client._send(request, access, access.region)  # noqa: SLF001
+        assert answer.status == 409
 
     def deletes(self):
         for kind, name, _ in self.objects:

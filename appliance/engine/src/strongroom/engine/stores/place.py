@@ -55,6 +55,8 @@ _INSTEAD: Final = {
     "that folder",
 }
 _OTHER_NAMES: Final = {"gcs": "gs", "az": "azure", "abs": "azure", "abfs": "azure"}
+# From a colon to the last @: a password is in there.
+_PASSWORD: Final = re.compile(r":(?!//).*@", re.DOTALL)
 _HOW_S3: Final = "write s3://BUCKET/PREFIX?endpoint=https://HOST, or s3:HOST/BUCKET/PREFIX"
 
 
@@ -131,7 +133,7 @@ def place_of(text: str) -> Place:
         return SftpLocation(text, _ssh_place(text, _as_url(text)))
     if text.startswith(S3):
         return _bucket_place(text)
-    shown = printable(text)
+    shown = _shown(text)
     if _ELSEWHERE.match(text):
         scheme = text.partition(":")[0].lower()
         if instead := _INSTEAD.get(_OTHER_NAMES.get(scheme, scheme)):
@@ -147,6 +149,11 @@ def place_of(text: str) -> Place:
     return FolderLocation(text)
 
 
+def _shown(text: str) -> str:
+    """`text` for a message, without the password that somebody wrote into it."""
+    return printable(_PASSWORD.sub(":***@", text))
+
+
 def _socket_place(text: str) -> RemoteLocation:
     path, _, repository = text[len(_UNIX) :].partition("#")
     if not path.startswith("/"):
@@ -157,13 +164,14 @@ def _socket_place(text: str) -> RemoteLocation:
 
 
 def _network_place(text: str) -> RemoteLocation:
+    shown = _shown(text)
     try:
         parts = urlsplit(text)
         port = parts.port or USUAL_PORT
     except ValueError as error:
-        raise UsageError(f"{printable(text)}: {error}") from error
-    if not parts.hostname or parts.username or parts.query:
-        raise UsageError(f"{printable(text)}: a storage daemon is named as strongroom://HOST:PORT")
+        raise UsageError(f"{shown}: {error}") from error
+    if not parts.hostname or "@" in parts.netloc or parts.query:
+        raise UsageError(f"{shown}: a storage daemon is named as strongroom://HOST:PORT")
     return RemoteLocation(text, "", parts.hostname, port, unquote(parts.path.strip("/")))
 
 
@@ -181,7 +189,7 @@ def _as_url(text: str) -> str:
 
 def _ssh_place(text: str, url: str) -> SshLocation:
     scheme = text.partition(":")[0]
-    shown = printable(text)
+    shown = _shown(text)
     try:
         parts = urlsplit(url)
         port = parts.port or 0
