@@ -80,11 +80,14 @@ def hole_bytes(rows: Rows) -> int:
     )
 
 
-def strange_times(rows: Rows) -> list[int]:
+def strange_times(groups: Sequence[Rows]) -> list[tuple[Rows, int]]:
     """Rows with the first or the last time that fits: theirs lies beyond it."""
-    times = np.frombuffer(rows.stats, "<i8").reshape(-1, COLUMN_COUNT)[:, MTIME_NS]
-    found: list[int] = np.flatnonzero((times == _TIMES.min) | (times == _TIMES.max)).tolist()
-    return found
+    stats = np.frombuffer(b"".join([rows.stats for rows in groups]), "<i8")
+    times = stats.reshape(-1, COLUMN_COUNT)[:, MTIME_NS]
+    found = np.flatnonzero((times == _TIMES.min) | (times == _TIMES.max))
+    if len(found) and len(groups) > 1:
+        return [one for rows in groups for one in strange_times([rows])]
+    return [(groups[0], row) for row in found.tolist()]
 
 
 def _sum_of(sizes: np.ndarray[Any, np.dtype[np.int64]]) -> int:

@@ -244,12 +244,12 @@ class ListingWriter:
         self.directories += counts.directories
         self.others += counts.others
         self.size_bytes = bytes_together((self.size_bytes, counts.content_bytes))
-        for rows in page:
-            if strange := strange_times(rows):
-                self.strange_times += len(strange)
-                self.strange_path = self.strange_path or join_path(
-                    rows.directory, rows.name_list()[strange[0]]
-                )
+        if strange := strange_times(page):
+            self.strange_times += len(strange)
+            rows, row = strange[0]
+            self.strange_path = self.strange_path or join_path(
+                rows.directory, rows.name_list()[row]
+            )
         self.hole_bytes = bytes_together((self.hole_bytes, *map(hole_bytes, page)))
         self._progress.add(files=sum(counts[:3]))
         return counts.content_bytes
