@@ -13,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import make_url, update
+from sqlalchemy import event, make_url, update
 
 from strongroom.base import clock
 from strongroom.base.errors import (
@@ -131,9 +131,35 @@ def test_a_run_of_odd_names_is_entered(catalog, odd):
     assert "\0" not in record.job
 
 
+@pytest.mark.filterwarnings("ignore:.*expression-based index")
 def test_migrations_make_the_tables_that_the_code_knows(catalog):
     with catalog.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+
+
+def test_the_first_page_of_snapshots_is_read_in_their_order(catalog):
+    """Not all of them sorted: 0.5 s of 300,000."""
+    add_snapshots(catalog, [make_snapshot(n, start_ns=n % 7 + 1) for n in range(1, 3000)])
+    statements = []
+
+    def before(connection, cursor, statement, parameters, context, executemany):
+        statements.append((statement, parameters))
+
+    with catalog.reading() as connection:
+        engine = connection.engine
+    event.listen(engine, "before_cursor_execute", before)
+    found = find_snapshots(catalog, SnapshotFilter(limit=100))
+    event.remove(engine, "before_cursor_execute", before)
+    begun = [record.begun_ns for record in found]
+    assert begun == sorted(begun, reverse=True)
+    assert len(begun) == 100
+    ((statement, parameters),) = [one for one in statements if "FROM snapshots" in one[0]]
+    if catalog.kind == "postgresql":
+        # It chooses by its statistics.
+        return
+    with catalog.reading() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall()
+    assert any("ix_snapshots_begun" in str(line) for line in plan), plan
 
 
 def test_the_newest_migration_is_the_one_that_the_code_expects():

@@ -29,22 +29,12 @@ from strongroom.base.errors import SnapshotNotFoundError
 from strongroom.director.catalog.database import Catalog, Changed, note_stale
 from strongroom.director.catalog.runs import among
 from strongroom.director.catalog.storable import plain_columns, plain_tags
-from strongroom.director.catalog.tables import GONE, IS_FALSE, IS_GONE, RUNS, SNAPSHOTS
+from strongroom.director.catalog.tables import BEGUN_NS, GONE, IS_FALSE, IS_GONE, RUNS, SNAPSHOTS
 from strongroom.director.results.snapshots import Snapshot, SnapshotFilter
 
 SHORTEST_BEGINNING = 4
 # How many values databases accept in one statement.
 _BATCH = 1000
-# What Snapshot.begun_ns is, as a column.
-_BEGUN_NS = case(
-    (
-        and_(SNAPSHOTS.c.server_ns != 0, SNAPSHOTS.c.server_ns < SNAPSHOTS.c.start_ns),
-        SNAPSHOTS.c.server_ns,
-    ),
-    else_=SNAPSHOTS.c.start_ns,
-)
-
-
 # How many snapshots say what is usual.
 _USUAL = 5
 
@@ -124,7 +114,7 @@ def find_snapshots(catalog: Catalog, wanted: SnapshotFilter) -> list[Snapshot]:
         select(SNAPSHOTS)
         .where(*conditions)
         .order_by(
-            _BEGUN_NS.desc(),
+            text(f"{BEGUN_NS} DESC"),
             case((SNAPSHOTS.c.original == "", 0), else_=1),
             SNAPSHOTS.c.server_ns.desc(),
             SNAPSHOTS.c.id,
