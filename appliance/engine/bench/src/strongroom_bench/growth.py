@@ -220,6 +220,8 @@ class Bench:
         self._change()
         self.run(*backup)
         yield "prune after a backup", self.run("prune")
+        yield "share after a backup", self.run("share")
+        yield "prune that counts all", self.run("prune", "--recount")
         yield "the same in parts of 64 MiB", self.run("prune", "--recount", "--memory", "64M")
 
     @property

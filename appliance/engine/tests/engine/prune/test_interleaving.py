@@ -92,9 +92,10 @@ class Scene:
     def verify_to_the_end(self) -> None:
         """Also after further prunes have removed all that is left to remove."""
         self.verify()
-        for _ in range(2):
+        for recount in (False, True):
             repository = self.open()
-            run_prune(repository)
+            # What was stored twice is freed when all is counted.
+            prune(repository, replace(OPTIONS, recount=recount), NullProgress())
             repository.close()
             self.verify()
         repository = self.open()
@@ -147,6 +148,16 @@ def job_backup_between_prunes(scene: Scene, repository: Repository) -> None:
     run_prune(repository)
     job_backup(scene, repository)
     run_prune(repository)
+
+
+def job_prunes_of_what_came(scene: Scene, repository: Repository) -> None:
+    """The last ones read only what came after what the ones before kept."""
+    for _ in range(4):
+        run_prune(repository)
+    for number in (70, 71):
+        mine = files(20, number)
+        scene.keep(back_up(repository, mine).id, mine)
+        run_prune(repository)
 
 
 class Once:
@@ -207,6 +218,9 @@ PAIRS = [
     (job_prunes, job_backup),
     (job_prunes, job_forget_and_prune),
     (job_backup_of_another, job_forget_and_prune),
+    (job_prunes_of_what_came, job_backup),
+    (job_prunes_of_what_came, job_forget_and_prune),
+    (job_prunes_of_what_came, job_prunes_of_what_came),
 ]
 
 

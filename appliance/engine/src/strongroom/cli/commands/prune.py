@@ -79,7 +79,8 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--recount",
         action="store_true",
-        help="read and count everything, also when nothing came or went since the last prune",
+        help="read and count everything, also when nothing went since the last prune and all that "
+        "came is in use",
     )
 
 
@@ -153,9 +154,14 @@ def _write_report(report: PruneReport, terminal: Terminal) -> None:
     )
     if report.counted_ns:
         since = time_text(report.counted_ns)
-        terminal.line(f"nothing came or went since {since}; count again with --recount")
+        terminal.line(
+            f"nothing went since {since}, and what came is in use; count again with --recount"
+        )
     if report.recount == "different":
-        terminal.warn("an earlier prune found nothing to do with the same objects; report this")
+        terminal.warn(
+            "an earlier prune found nothing to do with the same objects; report this, unless two "
+            "backups of one client ran at once"
+        )
     if report.kept_packs:
         terminal.line(f"{counted(report.kept_packs, 'marked pack')} kept: in use again")
     if report.temporary_files:

@@ -147,7 +147,7 @@ class Marker:
     def _mark(
         self, pages: list[bytes], blocks: ClientBlocks, reader: BlockReader, *, is_unverified: bool
     ) -> None:
-        self.live.mark(self._selected(_parts_of(pages)), blocks)
+        self.live.mark(self._selected(parts_of_pages(pages)), blocks)
         for _, raw in reader.blocks(pages):
             if is_unverified:
                 self._shares.require()
@@ -160,7 +160,7 @@ class Marker:
     def _mark_what_is_there(
         self, pages: list[bytes], blocks: ClientBlocks, reader: BlockReader
     ) -> None:
-        self.live.mark(self._selected(_parts_of(pages)), blocks, only_what_is_there=True)
+        self.live.mark(self._selected(parts_of_pages(pages)), blocks, only_what_is_there=True)
         for page in pages:
             try:
                 parts = self._selected(decode_parts(reader.block(page)))
@@ -184,7 +184,7 @@ class Marker:
         return len(self._seen)
 
 
-def _parts_of(pages: list[bytes]) -> PageParts:
+def parts_of_pages(pages: list[bytes]) -> PageParts:
     """The blocks of pages as references: a page is the only chunk of its block."""
     zeros = np.zeros(len(pages), np.int64)
     return PageParts(b"".join(pages), np.arange(len(pages), dtype=np.int64), zeros)

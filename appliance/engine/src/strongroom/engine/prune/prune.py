@@ -21,6 +21,7 @@ from typing import Literal
 from strongroom.base import clock
 from strongroom.base.progress import Progress
 from strongroom.base.quantities import counted
+from strongroom.engine.prune.growth import grown, margin_of
 from strongroom.engine.prune.hidden_versions import HiddenVersions, remove_hidden
 from strongroom.engine.prune.kept_outcome import KeptOutcome, Outcome
 from strongroom.engine.prune.marking import Marker
@@ -62,8 +63,8 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
         # What is hidden in a locked repository is freed by the clock, without a change of names.
         if repository.config.lock_rule is None:
             kept = KeptOutcome(repository, "prune", (options.repack_below, options.max_unused))
-            if kept.found and kept.found.is_recent and not options.recount:
-                return _still_nothing(repository, lease, kept.found, started)
+            if not options.recount and (found := _still_holds(repository, kept, options)):
+                return _still_nothing(repository, lease, found, started)
         plan = plan_prune(repository, marker, lease, options, progress)
         figures = _figures(plan, marker)
         recount = _compared(plan, figures, kept)
@@ -80,9 +81,23 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
         marked_packs = len(plan.unused) + len(repacked)
         hidden = _remove_hidden(repository, lease, marker, options)
         if kept is not None and plan.is_settled and not (swept.packs or swept.waiting_packs):
-            kept.keep(figures, plan.charges)
+            kept.keep(figures, plan.charges, margin_of(plan.usages, list(plan.owners.values())))
         report = _report(plan, figures, marker, options, repacked_bytes, swept, started, hidden)
         return replace(report, marked_packs=marked_packs, recount=recount)
+
+
+def _still_holds(
+    repository: Repository, kept: KeptOutcome, options: PruneOptions
+) -> Outcome | None:
+    """The outcome of an earlier prune if still nothing is to be done; None to count all."""
+    if kept.found is not None:
+        return kept.found if kept.found.is_recent else None
+    if kept.earlier is None:
+        return None
+    outcome = grown(repository, kept.earlier, kept.listed, options)
+    if outcome is not None:
+        kept.keep_grown(outcome)
+    return outcome
 
 
 def _still_nothing(
@@ -216,7 +231,10 @@ def _compared(
     """Whether what was kept is what is found; "" where the repository is another meanwhile."""
     if kept is None or kept.found is None or not kept.is_unchanged():
         return ""
-    is_same = not plan.unused and not plan.repacked and kept.found.figures == figures
+    # What the new snapshots use of old packs was not counted.
+    compared = 3 if kept.found.is_grown else len(figures)
+    is_same = not plan.unused and not plan.repacked
+    is_same = is_same and kept.found.figures[:compared] == figures[:compared]
     return "same" if is_same else "different"
 
 

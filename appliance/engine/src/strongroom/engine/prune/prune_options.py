@@ -84,7 +84,7 @@ class PruneOptions:
     packs stay; None: not at all while no one else holds a lease, else an hour. spare_seconds: packs
     are skipped if they are newer than the oldest running job, less this allowance for clock
     differences, as the job may have written them. threads: 0 for one a core. recount: read and
-    count everything, also when nothing came or went since the last prune. memory_bytes: for
+    count everything, also when nothing went since the last prune. memory_bytes: for
     counting blocks, see `range_counts`.
     """
 
@@ -117,8 +117,9 @@ class PruneReport:
     in all. In a dry run removed_packs and removed_bytes are what the run would remove.
     set_aside: what could not be read. Where it is a snapshot that may be sound, nothing of its
     client was removed. hidden: where objects are locked, what went for good of what was deleted now
-    and before, and what its lock keeps; else None. counted_ns: when it was counted, where nothing
-    came or went since; 0 where it was counted now. recount: where it was counted although an
+    and before, and what its lock keeps; else None. counted_ns: when all was counted, where nothing
+    went since and what came is in use: then used_bytes may be less and unused_bytes more
+    than there is; 0 where it was counted now. recount: where it was counted although an
     earlier prune had found nothing to do in the same repository, whether that was so.
     """
 

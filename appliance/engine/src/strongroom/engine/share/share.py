@@ -14,19 +14,22 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from strongroom.base import clock
 from strongroom.base.errors import UsageError
 from strongroom.base.progress import Progress
 from strongroom.base.quantities import counted
 from strongroom.engine.content.digests import is_object_name
-from strongroom.engine.prune.kept_outcome import KeptOutcome
+from strongroom.engine.prune.kept_outcome import KeptOutcome, Listed, Outcome
 from strongroom.engine.prune.marking import Marker
 from strongroom.engine.repository.index.index import Index, IndexState, again_if_replaced
+from strongroom.engine.repository.index.objects import read_index_columns
 from strongroom.engine.repository.index.selection import IdsAmong, ListingPacks, OfferedBlocks
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.leases import Lease
 from strongroom.engine.repository.repository import Repository
-from strongroom.engine.repository.set_aside import SetAside
+from strongroom.engine.repository.set_aside import SetAside, is_of_one_object
 from strongroom.engine.share.copying import SharedPacks
 from strongroom.engine.share.counting import Chosen, Offers
 
@@ -96,8 +99,9 @@ def share(repository: Repository, options: ShareOptions, progress: Progress) -> 
         lease.start_renewing()
         clients = None if options.clients is None else sorted(options.clients)
         kept = KeptOutcome(repository, "share", (options.least_clients, clients))
-        if kept.found and kept.found.is_recent and not options.dry_run:
-            (offered_chunks,) = kept.found.figures
+        found = None if options.dry_run else _still_holds(repository, kept)
+        if found is not None:
+            (offered_chunks,) = found.figures
             elapsed = clock.elapsed_seconds() - started
             return ShareReport(offered_chunks, 0, 0, 0, 0, 0, elapsed, dry_run=False)
         set_aside = SetAside()
@@ -109,6 +113,39 @@ def share(repository: Repository, options: ShareOptions, progress: Progress) -> 
             figures = (offers.chunks, len(chosen), 0, 0, 0, 0, elapsed, options.dry_run)
             return ShareReport(*figures, set_aside)
         return _copy(repository, lease, offers, chosen, shared, progress, started, set_aside)
+
+
+def _still_holds(repository: Repository, kept: KeptOutcome) -> Outcome | None:
+    """The outcome of an earlier run where no more is offered; None where that is not known.
+
+    What snapshots came to use of what was offered before and not used counts a week later.
+    """
+    if kept.found is not None:
+        return kept.found if kept.found.is_recent else None
+    if kept.earlier is None or not _offers_no_more(repository, kept.earlier.listed, kept.listed):
+        return None
+    outcome = msgspec.structs.replace(kept.earlier, listed=kept.listed)
+    kept.keep_grown(outcome)
+    return outcome
+
+
+def _offers_no_more(repository: Repository, before: Listed, now: Listed) -> bool:
+    """Whether nothing that came is offered: then no chunk is used by more clients than before."""
+    if now.unverified != before.unverified or before.without(now, "tombstones"):
+        return False
+    new_packs = now.without(before, "packs").keys()
+    described: set[bytes] = set()
+    try:
+        for name in now.without(before, "index"):
+            found = read_index_columns(repository.store, repository.key, name.hex(), chunks=False)
+            if OfferedBlocks().rows(found.packs, found.columns).any():
+                return False
+            described.update(found.packs.pack_ids)
+    except Exception as error:
+        if not is_of_one_object(error):
+            raise
+        return False
+    return new_packs <= described
 
 
 def _choose(
