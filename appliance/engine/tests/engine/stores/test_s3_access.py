@@ -156,6 +156,55 @@ def test_where_requests_go(environment, place, variables, where):
     assert client._where(access, region) == where  # noqa: SLF001
 
 
+PROFILE = """
+[default]
+services = own
+endpoint_url = http://all/
+s3 =
+    addressing_style = {style}
+    use_dualstack_endpoint = true
+[services own]
+dynamodb =
+    endpoint_url = http://other
+s3 =
+    endpoint_url = http://{host}:1/of-s3
+"""
+
+
+@pytest.mark.parametrize(
+    ("style", "host", "variables", "where"),
+    [
+        ("auto", "own", {}, ("http://own:1", "/of-s3/bucket")),
+        ("virtual", "own", {}, ("http://bucket.own:1", "/of-s3")),
+        ("virtual", "127.0.0.1", {}, ("http://127.0.0.1:1", "/of-s3/bucket")),
+        ("auto", "own", {"AWS_ENDPOINT_URL": "http://named"}, ("http://named", "/bucket")),
+        (
+            "path",
+            "own",
+            {"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
+            ("https://s3.dualstack.us-east-1.amazonaws.com", "/bucket"),
+        ),
+    ],
+)
+def test_settings_for_s3_below_a_profile_are_used(
+    environment, tmp_path, style, host, variables, where
+):
+    write(tmp_path, "config", PROFILE.format(style=style, host=host))
+    for name, value in variables.items():
+        environment.setenv(name, value)
+    assert S3Client(place_of("s3://bucket"))._where(Access("place"), "us-east-1") == where  # noqa: SLF001
+
+
+def test_a_section_of_services_that_is_missing_is_an_error_where_it_is_needed(
+    environment, tmp_path
+):
+    write(tmp_path, "config", "[default]\nservices = own\n[services other]\ns3 =\n  a = b\n")
+    with pytest.raises(StoreError, match="services own"):
+        _ = Access("place").endpoint
+    environment.setenv("AWS_ENDPOINT_URL_S3", "http://named")
+    assert Access("place").endpoint == "http://named"
+
+
 class Server:
     """Answers by a function of method, target and headers: status, headers, content."""
 

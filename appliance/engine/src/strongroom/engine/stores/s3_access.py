@@ -37,16 +37,19 @@ class Access:
         self._shown = shown
         # As Amazon's programs do: these variables are theirs, so no setting of ours names them.
         self._environment = dict(os.environ)
-        self._credentials_file = self._sections("AWS_SHARED_CREDENTIALS_FILE", "credentials")
-        self._config_file = self._sections("AWS_CONFIG_FILE", "config")
+        self._config = self._file("AWS_CONFIG_FILE", "config")
+        self._config_file = self._of_profile(self._config)
+        self._credentials_file = self._of_profile(
+            self._file("AWS_SHARED_CREDENTIALS_FILE", "credentials")
+        )
         self._static = self._static_keys()
         self._credentials: Any = None
         self.region = (
             self._first("AWS_DEFAULT_REGION", "AWS_REGION") or self._of("region") or USUAL_REGION
         )
-        self.endpoint = self._first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") or self._of(
-            "endpoint_url"
-        )
+        self._s3 = _nested(self._config_file, "s3")
+        # path, virtual or auto: whether the bucket is in a request's path or in its host.
+        self.addressing_style = self._s3.get("addressing_style", "auto")
         self.authorities_file = (
             self._first("AWS_CA_BUNDLE")
             or self._of("ca_bundle")
@@ -64,6 +67,17 @@ class Access:
             )
         return keys
 
+    @property
+    def endpoint(self) -> str:
+        """The server that is named for S3, "" where none is. Raises StoreError."""
+        if self._is_wanted("ignore_configured_endpoint_urls"):
+            return ""
+        return (
+            self._first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+            or self._of_services().get("endpoint_url")
+            or self._of("endpoint_url")
+        )
+
     def host_in(self, region: str) -> str:
         """Amazon's server for a region."""
         fips = "-fips" if self._is_wanted("use_fips_endpoint") else ""
@@ -72,7 +86,8 @@ class Access:
         return f"s3{fips}.{dual}{region}.amazonaws.com{china}"
 
     def _is_wanted(self, name: str) -> bool:
-        return (self._first(f"AWS_{name.upper()}") or self._of(name)).lower() == "true"
+        text = self._s3.get(name) or self._first(f"AWS_{name.upper()}") or self._of(name)
+        return text.lower() == "true"
 
     @property
     def _profile(self) -> str:
@@ -84,19 +99,35 @@ class Access:
     def _of(self, name: str) -> str:
         return self._config_file.get(name) or self._credentials_file.get(name) or ""
 
-    def _sections(self, variable: str, name: str) -> Mapping[str, str]:
-        """What the profile has in a file; nothing of one that cannot be read."""
+    def _file(self, variable: str, name: str) -> configparser.RawConfigParser:
+        """What a file has; nothing where it cannot be read."""
         path = os.path.expanduser(self._first(variable) or f"~/.aws/{name}")
         parser = configparser.RawConfigParser(default_section="")
         try:
             parser.read(path, encoding="utf-8")
         except (configparser.Error, UnicodeDecodeError):
             # Whether that matters is known once no key is found: botocore names the line.
-            return {}
+            return configparser.RawConfigParser(default_section="")
+        return parser
+
+    def _of_profile(self, file: configparser.RawConfigParser) -> Mapping[str, str]:
         for section in (f"profile {self._profile}", self._profile):
-            if parser.has_section(section):
-                return dict(parser.items(section))
+            if file.has_section(section):
+                return dict(file.items(section))
         return {}
+
+    def _of_services(self) -> Mapping[str, str]:
+        """What the profile's section of services has for S3."""
+        name = self._of("services")
+        if not name:
+            return {}
+        section = f"services {name}"
+        if not self._config.has_section(section):
+            raise StoreError(
+                f"{self._shown}: ~/.aws/config has no section [{printable(section)}], which the "
+                f"profile {printable(self._profile)} names; add it, or name another"
+            )
+        return _nested(dict(self._config.items(section)), "s3")
 
     def _static_keys(self) -> AccessKeys | None:
         env = self._environment
@@ -146,3 +177,9 @@ class Access:
         except exceptions.BotoCoreError as error:
             raise PassingError(f"no access key yet ({type(error).__name__})") from None
         return AccessKeys(found.access_key, found.secret_key, found.token or "")
+
+
+def _nested(section: Mapping[str, str], name: str) -> dict[str, str]:
+    """Settings below a setting: indented lines after it."""
+    lines = [line.partition("=") for line in section.get(name, "").splitlines()]
+    return {key.strip(): text.strip() for key, sign, text in lines if sign}

@@ -387,19 +387,26 @@ class S3Client:
     def _where(self, access: Access, region: str) -> tuple[str, str]:
         """The server, and what comes before a key in a path."""
         bucket = self._place.bucket
+        style = access.addressing_style
+        # The certificate is of names with one part before this.
+        is_part = bucket == bucket.lower() and "." not in bucket and "_" not in bucket
         if endpoint := self._place.endpoint or access.endpoint:
-            # Servers of one's own have no name for each bucket.
             parts = urlsplit(endpoint)
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise StoreError(
                     f"{printable(self._place.text)}: the endpoint in AWS_ENDPOINT_URL or "
                     "~/.aws/config is not http://HOST:PORT or https://HOST"
                 )
-            return f"{parts.scheme}://{parts.netloc}", f"{parts.path.rstrip('/')}/{bucket}"
-        host = access.host_in(region)
-        # The certificate is of names with one part before this.
-        is_part = bucket == bucket.lower() and "." not in bucket and "_" not in bucket
-        return (f"https://{bucket}.{host}", "") if is_part else (f"https://{host}", f"/{bucket}")
+            # Servers of one's own have no name for each bucket, unless that is stated.
+            is_name = ":" not in parts.hostname and not parts.hostname.replace(".", "").isdigit()
+            is_part = is_part and is_name and style == "virtual"
+            scheme, host, top = parts.scheme, parts.netloc, parts.path.rstrip("/")
+        else:
+            is_part = is_part and style != "path"
+            scheme, host, top = "https", access.host_in(region), ""
+        if is_part:
+            return f"{scheme}://{bucket}.{host}", top
+        return f"{scheme}://{host}", f"{top}/{bucket}"
 
     def _region(self, access: Access) -> str:
         return self._found_region or self._place.region or access.region
