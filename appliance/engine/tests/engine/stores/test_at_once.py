@@ -3,7 +3,9 @@
 import os
 import threading
 from array import array
+from contextlib import closing
 from functools import partial
+from random import Random
 
 import pytest
 
@@ -12,6 +14,7 @@ from kit.memory_store import MemoryStore
 from kit.tiny_backup import CHEAP, HOST, PASSPHRASE, back_up, read_back
 from strongroom.base.errors import DamageError, ObjectMissingError
 from strongroom.engine.repository.blocks import BlockReader
+from strongroom.engine.repository.blocks_ahead import AHEAD_BYTES
 from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.packs import read_footer
 from strongroom.engine.repository.repository import Repository
@@ -112,59 +115,101 @@ def test_a_snapshot_is_read_with_the_ends_of_its_packs(repository):
         read_back(Repository.open(store.reopen(), PASSPHRASE), snapshot.id)
 
 
-def test_blocks_that_are_wanted_next_come_with_the_first(repository):
+class Announced:
+    """Blocks in packs of a distant store, and a reader of them."""
+
+    def __init__(self, repository, packs):
+        """packs: the chunks of each block of each."""
+        self.footers = [make_pack(repository, blocks) for blocks in packs]
+        index = Index()
+        for footer in self.footers:
+            index.add(footer)
+        self.store = repository.store
+        blocks = index.of_client(repository.writer.client_id)
+        self.reader = BlockReader(self.store, repository.restore_key, blocks)
+        self.ids = [entry.block_id for footer in self.footers for entry in footer.blocks]
+        self.store.ranges.clear()
+
+
+def test_announced_blocks_come_before_they_are_asked_for_and_neighbours_together(repository):
     chunks = [[bytes([number]) * 9000] for number in range(12)]
-    footers = [make_pack(repository, chunks[first : first + 4]) for first in (0, 4, 8)]
-    index = Index()
-    for footer in footers:
-        index.add(footer)
-    store = repository.store
-    blocks = index.of_client(repository.writer.client_id)
-    reader = BlockReader(store, repository.restore_key, blocks)
-    wanted = [entry.block_id for footer in footers for entry in footer.blocks]
-    store.ranges.clear()
-    reader.load_with_following(wanted)
-    assert len(store.ranges) == 2 * len(footers)
-    assert [reader.block(one) for one in wanted] == [b"".join(one) for one in chunks]
-    reader.load_with_following(wanted)
-    assert len(store.ranges) == 2 * len(footers)
+    packs = Announced(repository, [chunks[first : first + 4] for first in (0, 4, 8)])
+    with closing(packs.reader) as reader:
+        reader.read_ahead(packs.ids)
+        assert reader.block(packs.ids[0]) == chunks[0][0]
+        assert [reader.block(one) for one in packs.ids] == [b"".join(one) for one in chunks]
+        assert len(packs.store.ranges) == 2 * len(packs.footers)
+
+
+def test_announced_blocks_come_in_any_order(repository):
+    chunks = [[os.urandom(700 << 10)] for _ in range(60)]
+    packs = Announced(repository, [chunks[first::3] for first in range(3)])
+    stored = [one for first in range(3) for one in chunks[first::3]]
+    content = dict(zip(packs.ids, stored, strict=True))
+    order = packs.ids[:]
+    Random(7).shuffle(order)
+    with closing(packs.reader) as reader:
+        reader.read_ahead(packs.ids[:30], packs.ids[30:])
+        for one in order:
+            assert reader.block(one) == content[one][0]
+
+
+def test_what_is_read_ahead_takes_bounded_memory(repository):
+    chunks = [[os.urandom(1 << 20)] for _ in range(40)]
+    packs = Announced(repository, [chunks[:20], chunks[20:]])
+    with closing(packs.reader) as reader:
+        reader.read_ahead(packs.ids)
+        for used, one in enumerate(packs.ids):
+            assert reader.block(one) == chunks[used][0]
+            asked = sum(length for _, _, length in packs.store.ranges)
+            assert asked - (used << 20) <= AHEAD_BYTES + (3 << 20)
 
 
 def test_a_block_is_read_though_one_that_is_wanted_next_is_gone(repository):
-    here, gone = (make_pack(repository, [[bytes([number]) * 90]]) for number in range(2))
-    index = Index()
-    for footer in (here, gone):
-        index.add(footer)
+    packs = Announced(repository, [[[bytes([number]) * 90]] for number in range(2)])
+    gone = packs.footers[1]
     repository.store.delete("packs", gone.pack_id.hex())
-    blocks = index.of_client(repository.writer.client_id)
-    reader = BlockReader(repository.store, repository.restore_key, blocks)
-    wanted = [here.blocks[0].block_id, gone.blocks[0].block_id, b"\7" * 24]
-    reader.load_with_following(wanted)
-    assert reader.block(wanted[0]) == bytes(90)
-    with pytest.raises((DamageError, ObjectMissingError)):
-        reader.block(wanted[1])
+    with closing(packs.reader) as reader:
+        reader.read_ahead([*packs.ids, b"\7" * 24])
+        assert reader.block(packs.ids[0]) == bytes(90)
+        with pytest.raises((DamageError, ObjectMissingError)):
+            reader.block(packs.ids[1])
+
+
+def test_parts_of_large_files_come_before_they_are_asked_for_too(repository):
+    packs = Announced(repository, [[[os.urandom(1 << 20)] for _ in range(8)]])
+    content = StoredContent(packs.reader)
+    content.expect_parts([(one, 0) for one in packs.ids])
+    for one in packs.ids:
+        content.chunk(one, 0)
+    assert len(packs.store.ranges) <= 6
+    rows = new_rows(b"d", [b"0"], array("q", [0] * 10))
+    rows.part_counts[0] = 8
+    for one in packs.ids:
+        rows.part_blocks += one
+        rows.part_slots.append(0)
+    content = StoredContent(packs.reader)
+    content.expect([(rows, frozenset())])
+    packs.store.ranges.clear()
+    for one in packs.ids:
+        content.chunk(one, 0)
+    assert len(packs.store.ranges) <= 6
+    packs.reader.close()
 
 
 def test_what_was_passed_over_is_not_read_instead_of_what_comes_next(repository):
     """A restore keeps files that are there as they are, and asks for none of their content."""
     chunks = [[os.urandom(2 << 20)] for _ in range(8)]
-    index = Index()
-    entries = []
-    for one in chunks:
-        footer = make_pack(repository, [one])
-        index.add(footer)
-        entries.append(footer.blocks[0].block_id)
-    blocks = index.of_client(repository.writer.client_id)
-    reader = BlockReader(repository.store, repository.restore_key, blocks)
-    content = StoredContent(reader)
+    packs = Announced(repository, [[one] for one in chunks])
+    content = StoredContent(packs.reader)
     rows = new_rows(b"d", [b"%d" % number for number in range(8)], array("q", [0] * 80))
-    for number, block in enumerate(entries):
+    for number, block in enumerate(packs.ids):
         rows.part_counts[number] = 1
         rows.part_blocks += block
         rows.part_slots.append(0)
     content.expect([(rows, frozenset())])
-    repository.store.ranges.clear()
-    assert content.chunk(entries[4], 0) == chunks[4][0]
-    read = len(repository.store.ranges)
-    assert content.chunk(entries[5], 0) == chunks[5][0]
-    assert len(repository.store.ranges) == read
+    assert content.chunk(packs.ids[4], 0) == chunks[4][0]
+    assert content.chunk(packs.ids[5], 0) == chunks[5][0]
+    # A header and a block of each that is left.
+    assert len(packs.store.ranges) == 2 * 4
+    packs.reader.close()

@@ -17,12 +17,14 @@ import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from strongroom.base.errors import DamageError, KeyRightError
 from strongroom.engine.content.ciphers import BLOCK_OVERHEAD_SIZE
 from strongroom.engine.content.codecs import decompress
 from strongroom.engine.content.digests import CHUNK_ID_SIZE, block_id, chunk_id, ids_and_lengths
 from strongroom.engine.repository.block_columns import OFFERED, THINNED
+from strongroom.engine.repository.blocks_ahead import BlocksAhead
 from strongroom.engine.repository.index.block_rows import BlockLocation, BlockPlaces
 from strongroom.engine.repository.index.kept_index import KeptIndex
 from strongroom.engine.repository.keys.owners import SHARED, ContentKeys
@@ -42,15 +44,18 @@ from strongroom.engine.stores.at_once import at_once, most_together
 from strongroom.engine.stores.capabilities import ReadsAhead
 from strongroom.engine.stores.store import Store
 
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
 # One copy of a block may be unreadable where another is not: a ticket has keys of some packs.
 _NOT_THIS_COPY = (DamageError, KeyRightError)
 # Blocks this close in a pack are fetched by one read, of at most so much.
 _GREATEST_GAP = 128 << 10
 _GREATEST_READ = 8 << 20
-# Of such reads of a distant store.
-_GROUPS_TOGETHER = 4
-# Of blocks that are loaded with another: less than the smallest cache holds.
-_FOLLOWING_BYTES = 6 << 20
+# Of such reads of a distant store that are made together; one by itself may be larger.
+_TOGETHER_BYTES = 16 << 20
+# Of one that is made ahead: several are in flight, and the first is waited for.
+_GREATEST_READ_AHEAD = (2 << 20) + _GREATEST_GAP
 
 
 class BlockReader:
@@ -72,6 +77,8 @@ class BlockReader:
         self._caches = ReadCaches(cache) if isinstance(cache, int) else cache
         self._lock = threading.Lock()
         self._shared: tuple[KeptIndex, BlockReader] | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._ahead: list[BlocksAhead] = []
 
     def block(self, wanted: bytes) -> bytes:
         """The raw bytes of a block, its chunk list verified; DamageError when it is not sound."""
@@ -145,45 +152,42 @@ class BlockReader:
         for _ in self._load_many(wanted):
             pass
 
-    def load_with_following(self, wanted: Iterable[bytes]) -> None:
-        """Load the first of some blocks, and of a distant store with it what fits of the others.
+    def read_ahead(self, small: Iterable[bytes], large: Iterable[bytes] = ()) -> None:
+        """Begin to read blocks before they are asked for; none is waited for. Of one thread.
 
-        Raises nothing of damage: anyone who asks for a block learns what is wrong with it.
+        small, large: those of small files and of large ones, each in the order of their use. A
+        near store reads only the small ones ahead, where it can.
         """
-        if most_together(self._store) < 2:
-            return
-        chosen: list[bytes] = []
-        size = 0
-        for an_id in wanted:
-            is_wanted = self._caches.blocks.get((self._owner, an_id)) is None
-            if is_wanted:
-                try:
-                    size += self._index.locate(an_id).raw_length
-                except _NOT_THIS_COPY:
-                    is_wanted = False
-            if not is_wanted and not chosen:
-                return
-            if chosen and size > _FOLLOWING_BYTES:
-                break
-            if is_wanted:
-                chosen.append(an_id)
-        with contextlib.suppress(*_NOT_THIS_COPY):
-            self.prefetch(chosen)
+        near = self._store.capability(ReadsAhead)
+        if near is not None:
+            for group in _neighbours(self._places(small)):
+                first = group[0][0]
+                near.read_ahead("packs", first.pack_id.hex(), first.offset, _span(group))
+        elif most_together(self._store) > 1:
+            if not self._ahead:
+                from concurrent.futures import ThreadPoolExecutor
 
-    def read_ahead(self, wanted: Iterable[bytes]) -> None:
-        """Have the store begin to read blocks, where it can; none is waited for."""
-        ahead = self._store.capability(ReadsAhead)
-        if ahead is None:
-            return
+                self._threads = ThreadPoolExecutor(most_together(self._store), "ahead")
+                self._ahead = [
+                    BlocksAhead(self._threads, self._part_of_pack, self._openings) for _ in range(2)
+                ]
+            for ahead, wanted in zip(self._ahead, (small, large), strict=True):
+                order = list(dict.fromkeys(wanted))
+                ahead.expect(order, _neighbours(self._places(order), _GREATEST_READ_AHEAD))
+
+    def close(self) -> None:
+        """Read nothing ahead any more."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+        self._ahead, self._threads = [], None
+
+    def _places(self, wanted: Iterable[bytes]) -> list[tuple[BlockLocation, bytes]]:
+        """Where blocks are, in the order in which they are stored; without those that are not."""
         places = []
         for an_id in wanted:
             with contextlib.suppress(DamageError):
                 places.append((self._index.locate(an_id), an_id))
-        places.sort(key=lambda place: (place[0].pack_id, place[0].offset))
-        for group in _neighbours(places):
-            first, last = group[0][0], group[-1][0]
-            size = last.offset + last.stored_length - first.offset
-            ahead.read_ahead("packs", first.pack_id.hex(), first.offset, size)
+        return sorted(places, key=lambda place: (place[0].pack_id, place[0].offset))
 
     def _load(self, wanted: bytes) -> LoadedBlock:
         block = self._caches.blocks.get((self._owner, wanted))
@@ -191,9 +195,16 @@ class BlockReader:
             return block
         location = self._index.locate(wanted)
         try:
+            for ahead in self._ahead:
+                sealed = ahead.take(wanted)
+                if sealed is not None:
+                    return self._decode(wanted, location, sealed)
             return self._read(wanted, location)
         except _NOT_THIS_COPY as error:
             return self._copy_of(wanted, location, error)
+
+    def _part_of_pack(self, pack_id: bytes, offset: int, size_bytes: int) -> bytes:
+        return self._store.get("packs", pack_id.hex(), offset, size_bytes)
 
     def _read(self, wanted: bytes, location: BlockLocation) -> LoadedBlock:
         name = location.pack_id.hex()
@@ -318,10 +329,9 @@ class BlockReader:
         """Groups of neighbours, and their bytes; None where they cannot be read together."""
 
         def read(group: list[tuple[BlockLocation, bytes]]) -> bytes | None:
-            first, last = group[0][0], group[-1][0]
-            size = last.offset + last.stored_length - first.offset
+            first = group[0][0]
             try:
-                return self._store.get("packs", first.pack_id.hex(), first.offset, size)
+                return self._part_of_pack(first.pack_id, first.offset, _span(group))
             except DamageError:
                 return None
 
@@ -330,9 +340,15 @@ class BlockReader:
             with contextlib.suppress(*_NOT_THIS_COPY):
                 opening()
 
-        count = min(most_together(self._store), _GROUPS_TOGETHER)
-        for start in range(0, len(groups), count):
-            some = groups[start : start + count]
+        most, at = most_together(self._store), 0
+        while at < len(groups):
+            some, size = [groups[at]], _span(groups[at])
+            for group in groups[at + 1 : at + most]:
+                size += _span(group)
+                if size > _TOGETHER_BYTES:
+                    break
+                some.append(group)
+            at += len(some)
             openings = self._openings(location for group in some for location, _ in group)
             data = at_once(
                 self._store,
@@ -463,8 +479,15 @@ def _is_its_chunk(location: BlockLocation) -> bool:
     return location.chunk_count == 1 and not location.flags & THINNED
 
 
+def _span(group: list[tuple[BlockLocation, bytes]]) -> int:
+    """How many bytes a group of neighbours takes, with what is between them."""
+    first, last = group[0][0], group[-1][0]
+    return last.offset + last.stored_length - first.offset
+
+
 def _neighbours(
     places: list[tuple[BlockLocation, bytes]],
+    most_bytes: int = _GREATEST_READ,
 ) -> Iterator[list[tuple[BlockLocation, bytes]]]:
     group: list[tuple[BlockLocation, bytes]] = []
     for place in places:
@@ -472,7 +495,7 @@ def _neighbours(
             first, last, location = group[0][0], group[-1][0], place[0]
             end = location.offset + location.stored_length
             near = location.offset - (last.offset + last.stored_length) <= _GREATEST_GAP
-            if location.pack_id != first.pack_id or not near or end - first.offset > _GREATEST_READ:
+            if location.pack_id != first.pack_id or not near or end - first.offset > most_bytes:
                 yield group
                 group = []
         group.append(place)

@@ -175,6 +175,8 @@ def serve(channel: ChildChannel[RestoreTask], restorer: RowRestorer, source: Sto
                 restorer.restore(entry.place, rows, skipped, is_new=entry.is_new)
             channel.send(restorer.reply())
         else:
+            if not task.compares:
+                source.expect_parts(task.parts)
             reason = restorer.write_stretch(task)
             channel.send(StretchWritten(restorer.tally.take_counts(), reason))
 

@@ -254,10 +254,10 @@ class _Restore:
             signal.signal(signal.SIGTERM, _stop)
             # An orderly close, so that a storage daemon does not see a broken connection.
             with closing(self._repository.reopen()) as repository:
-                source = StoredContent(
-                    repository.reader_of(self._snapshot, index, CHILD_CACHE_BYTES)
-                )
-                serve(channel, RowRestorer(root_fd, source, self._options, self._scope), source)
+                reader = repository.reader_of(self._snapshot, index, CHILD_CACHE_BYTES)
+                source = StoredContent(reader)
+                with closing(reader):
+                    serve(channel, RowRestorer(root_fd, source, self._options, self._scope), source)
 
         gc.freeze()  # so that children continue sharing what is loaded
         return ProcessPool(self._options.process_count(), work, decode_task, decode_reply)

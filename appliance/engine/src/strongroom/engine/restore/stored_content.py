@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from itertools import chain
 from typing import Final
 
 from strongroom.base.errors import DamageError
@@ -30,9 +29,6 @@ class StoredContent:
         self._reader = reader
         # Of each block not yet read, the slots that will be requested, and how often.
         self._expected: dict[bytes, dict[int, int]] = {}
-        # All that were announced, in order, and the place of each there.
-        self._order: list[bytes] = []
-        self._places: dict[bytes, int] = {}
         # Chunks by block and slot, and those of them that will be requested more than once.
         self._ready: dict[bytes, dict[int, bytes | memoryview]] = {}
         self._repeated: dict[tuple[bytes, int], int] = {}
@@ -45,6 +41,7 @@ class StoredContent:
         self._ready.clear()
         self._repeated.clear()
         expected = self._expected = {}
+        large: dict[bytes, None] = {}
         for rows, skipped in tasks:
             blocks, slots, part = rows.part_blocks, rows.part_slots, 0
             last = b""
@@ -56,10 +53,15 @@ class StoredContent:
                         last = block_id
                     slot = slots[part]
                     wanted[slot] = wanted.get(slot, 0) + 1
+                elif count > 1 and number not in skipped:
+                    for at in range(part, part + count):
+                        large[blocks[at * BLOCK_ID_BYTES : (at + 1) * BLOCK_ID_BYTES]] = None
                 part += count
-        self._order = list(expected)
-        self._places = {block_id: at for at, block_id in enumerate(self._order)}
-        self._reader.read_ahead(expected)
+        self._reader.read_ahead(expected, large)
+
+    def expect_parts(self, parts: Iterable[tuple[bytes, int]]) -> None:
+        """Announce parts of a large file, to be restored next."""
+        self._reader.read_ahead((), (block_id for block_id, _ in parts))
 
     def chunk(self, block_id: bytes, slot: int) -> bytes | memoryview:
         """The verified bytes of a part. Raises DamageError."""
@@ -90,10 +92,6 @@ class StoredContent:
     def _take_out(self, block_id: bytes) -> dict[int, bytes | memoryview]:
         """Read all announced chunks of a block; damaged ones are left out."""
         wanted = self._expected.pop(block_id)
-        # What was announced before and not asked for is there already, and will not be asked for.
-        following = (self._order[at] for at in range(self._places[block_id] + 1, len(self._order)))
-        waiting = (an_id for an_id in following if an_id in self._expected)
-        self._reader.load_with_following(chain((block_id,), waiting))
         ready: dict[int, bytes | memoryview] = {}
         # Damage is raised, with the name of the file, when the chunk is requested.
         with suppress(DamageError):
