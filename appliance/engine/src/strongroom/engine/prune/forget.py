@@ -20,6 +20,7 @@ from strongroom.base.printable import printable
 from strongroom.base.progress import Progress
 from strongroom.engine.prune.retention import Candidate, RetentionRules, reasons_to_keep
 from strongroom.engine.repository.snapshots import Snapshot
+from strongroom.engine.stores.at_once import delete_each
 
 if TYPE_CHECKING:
     from strongroom.engine.repository.repository import Repository
@@ -137,13 +138,13 @@ def forget(
     if not options.dry_run:
         progress.message("forgetting snapshots")
         refused: dict[str, RightError] = {}
-        for group in groups:
-            for snapshot in group.removed:
-                try:
-                    repository.store.delete("snapshots", snapshot.id)
-                except RightError as error:
-                    # A storage daemon has its own Minimum Retention; the others go all the same.
-                    refused[snapshot.id] = error
+        removed = [snapshot.id for group in groups for snapshot in group.removed]
+        for name, error in delete_each(repository.store, "snapshots", removed):
+            if isinstance(error, RightError):
+                # A storage daemon has its own Minimum Retention; the others go all the same.
+                refused[name] = error
+            elif error is not None:
+                raise error
         kept = tuple(group.without(refused.keys()) for group in groups)
         report = ForgetReport(kept, options.dry_run, tuple(refused.values()))
         if report.removed_count:

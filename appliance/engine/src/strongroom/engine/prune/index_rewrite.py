@@ -14,10 +14,12 @@ from strongroom.base.errors import DamageError, ObjectMissingError, UnknownForma
 from strongroom.engine.content.digests import is_object_name
 from strongroom.engine.repository.index.objects import (
     read_index_head,
+    read_index_heads,
     read_index_object,
     write_index_object,
 )
 from strongroom.engine.repository.packs import PackFooter, read_footer
+from strongroom.engine.stores.at_once import delete_each
 
 if TYPE_CHECKING:
     from strongroom.engine.repository.index.index import Index
@@ -34,16 +36,35 @@ def rewrite_index(repository: Repository, index: Index, without: Collection[byte
 
     `index` must have been loaded while the sweep lease was held.
     """
-    unverified = repository.store.unverified("index")
-    affected = set(_small_objects(repository, index)) - unverified
-    for name in index.object_names:
-        # Unverified objects are not merged into trusted ones. They may still name removed packs.
-        if without and name not in affected and name not in unverified:
-            known = read_index_object(repository.store, repository.key, name, chunks=False)
-            if any(footer.pack_id in without for footer in known.footers):
-                affected.add(name)
+    store, unverified = repository.store, repository.store.unverified("index")
+    sizes = {info.name: info.size_bytes for info in store.list("index")}
+    known = set(index.object_names)
+    # Unverified objects are not merged into trusted ones. They may still name removed packs.
+    judged = {
+        name
+        for name in known - unverified
+        if without or sizes.get(name, _SMALL_OBJECT_BYTES) < _SMALL_OBJECT_BYTES
+    }
     # Also superseded objects not deleted yet: their content must never be used again.
-    replaced = _owners(repository, affected | _leftovers(repository, index))
+    leftovers = sizes.keys() & set(index.superseded_names)
+    owners: dict[str, bytes] = {}
+    affected: set[str] = set()
+    wanted = {name: sizes.get(name, 0) for name in sorted(judged | leftovers)}
+    for name, head in read_index_heads(store, wanted):
+        if not isinstance(head, Exception):
+            owners[name] = head.owner
+        elif isinstance(head, DamageError | UnknownFormatError):
+            owners[name] = b""
+        elif not isinstance(head, ObjectMissingError):
+            raise head
+        if without and name in judged:
+            if isinstance(head, Exception):
+                raise head
+            found = read_index_object(store, repository.key, name, chunks=False, head=head)
+            if any(footer.pack_id in without for footer in found.footers):
+                affected.add(name)
+    affected |= _small_objects(owners, {name for name in judged if name in sizes}, sizes)
+    replaced = {name: owners[name] for name in affected | leftovers if name in owners}
     if affected:
         footers = (
             footer
@@ -53,8 +74,7 @@ def rewrite_index(repository: Repository, index: Index, without: Collection[byte
             ).footers
         )
         _write(repository, footers, without, replaced)
-    for name in sorted(replaced):
-        repository.store.delete("index", name)
+    _delete(repository, replaced)
 
 
 def rebuild_index(
@@ -88,8 +108,13 @@ def rebuild_index(
                     raise
 
     _write(repository, footers(), without, replaced)
-    for name in sorted(replaced):
-        store.delete("index", name)
+    _delete(repository, replaced)
+
+
+def _delete(repository: Repository, replaced: Collection[str]) -> None:
+    for _, error in delete_each(repository.store, "index", sorted(replaced)):
+        if error is not None:
+            raise error
 
 
 def _write(
@@ -144,20 +169,13 @@ def _owners(repository: Repository, names: Iterable[str]) -> dict[str, bytes]:
     return owners
 
 
-def _small_objects(repository: Repository, index: Index) -> list[str]:
-    small = [
-        info.name
-        for info in repository.store.list("index")
-        if info.size_bytes < _SMALL_OBJECT_BYTES and info.name in index.object_names
-    ]
+def _small_objects(
+    owners: Mapping[str, bytes], names: Iterable[str], sizes: Mapping[str, int]
+) -> set[str]:
+    """Objects that are joined: those of owners who have many small ones."""
     by_owner: dict[bytes, list[str]] = {}
-    for name, owner in _owners(repository, small).items():
-        by_owner.setdefault(owner, []).append(name)
+    for name in names:
+        if name in owners and sizes[name] < _SMALL_OBJECT_BYTES:
+            by_owner.setdefault(owners[name], []).append(name)
     many = [mine for mine in by_owner.values() if len(mine) > _MOST_SMALL_OBJECTS]
-    return [name for mine in many for name in mine]
-
-
-def _leftovers(repository: Repository, index: Index) -> set[str]:
-    """Objects that were replaced but not deleted, by an interrupted prune."""
-    superseded = set(index.superseded_names)
-    return {info.name for info in repository.store.list("index") if info.name in superseded}
+    return {name for mine in many for name in mine}

@@ -29,6 +29,7 @@ from strongroom.engine.repository.object_owners import owner_of_object
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import SetAside, is_of_one_object, problem_text
 from strongroom.engine.repository.snapshots import was_stored_unreadable
+from strongroom.engine.stores.at_once import read_each
 
 _CACHE_BYTES = 8 << 20
 _BLOCK_ID = np.dtype((np.void, BLOCK_ID_SIZE))
@@ -81,11 +82,14 @@ class Marker:
             self._repository, index if listings is None else listings, _CACHE_BYTES
         )
         unverified = self._repository.store.unverified("snapshots")
-        for name in names:
-            if name in self._snapshots:
-                continue
+        store, unmarked = (
+            self._repository.store,
+            [one for one in names if one not in self._snapshots],
+        )
+        for name, snapshot in read_each(store, unmarked, self._repository.snapshot):
             try:
-                snapshot = self._repository.snapshot(name)
+                if isinstance(snapshot, Exception):
+                    raise snapshot
             except ObjectMissingError:
                 # Forgotten since it was listed.
                 continue

@@ -5,7 +5,7 @@ Order: list of packs, snapshots, tombstones and index. What appears later is lef
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,7 @@ from strongroom.engine.repository.leases import APPLIANCE, MOST_AGE_SECONDS, Lea
 from strongroom.engine.repository.packs import read_owner
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.tombstones import read_tombstones
+from strongroom.engine.stores.at_once import read_each
 from strongroom.engine.stores.store import ObjectInfo
 
 
@@ -110,7 +111,7 @@ def _plan_once(
     unknown = _unknown(repository, index, packs)
     numbers = index.owners
     owners = {pack.pack_id: numbers[pack.owner] for pack in index.packs()}
-    owners.update((pack_id, _owner_of(repository, pack_id)) for pack_id in unknown)
+    owners.update(_owners_of(repository, unknown))
     held, holdups = _spared(repository, packs, owners, lease, options.spare_seconds)
     spared = held | late
     spared |= {pack_id for pack_id, owner in owners.items() if owner in marker.false_owners}
@@ -121,8 +122,7 @@ def _plan_once(
         settled, options.repack_below, options.max_unused, counting.unverified
     )
     # A client's index could name another's pack, whose leases would not keep it then.
-    for pack_id in unused + [usage.pack.pack_id for usage in repacked]:
-        owners[pack_id] = _owner_of(repository, pack_id)
+    owners.update(_owners_of(repository, unused + [usage.pack.pack_id for usage in repacked]))
     repacked = [
         usage for usage in repacked if owners[usage.pack.pack_id] == numbers[usage.pack.owner]
     ]
@@ -172,12 +172,16 @@ def _charges(counts: Counts) -> dict[bytes, int]:
     return charges
 
 
-def _owner_of(repository: Repository, pack_id: bytes) -> bytes:
-    """Whose a pack says it is; no one's, which every lease bars, where it says nothing."""
-    try:
-        return read_owner(repository.store, pack_id)
-    except (DamageError, UnknownFormatError, ObjectMissingError):
-        return SHARED
+def _owners_of(repository: Repository, pack_ids: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Whose packs say they are; no one's, which every lease bars, where one says nothing."""
+    store, names = repository.store, [pack_id.hex() for pack_id in pack_ids]
+    for name, found in read_each(store, names, lambda one: read_owner(store, bytes.fromhex(one))):
+        owner = found
+        if isinstance(found, DamageError | UnknownFormatError | ObjectMissingError):
+            owner = SHARED
+        if isinstance(owner, Exception):
+            raise owner
+        yield bytes.fromhex(name), owner
 
 
 def _spared(

@@ -52,6 +52,7 @@ from strongroom.engine.repository.leases import (
 )
 from strongroom.engine.repository.packs import read_footer
 from strongroom.engine.repository.tombstones import Tombstone, read_tombstones
+from strongroom.engine.stores.at_once import delete_each
 from strongroom.engine.stores.capabilities import KeepsJudgements
 
 if TYPE_CHECKING:
@@ -99,9 +100,7 @@ def live_leases(repository: Repository, lease: Lease) -> list[ListedLease]:
     is_served = repository.store.capability(KeepsJudgements) is not None
     key = required_appliance_key(repository.key)
     own = APPLIANCE if is_served else key.client_id(socket.gethostname())
-    for listed in list_leases(repository.store, repository.key):
-        if listed.name == lease.name:
-            continue
+    for listed in list_leases(repository.store, repository.key, without=lease.name):
         if has_ended(listed, lease.store_time_ns, own=own):
             repository.store.delete("leases", listed.name)
         else:
@@ -157,8 +156,12 @@ def _ripe_tombstones(
     ripe = set()
     barring: dict[str, None] = {}
     holdups: dict[Holdup, None] = {}
-    owners = {one.name: one.owner for one in read_tombstones(repository.store, repository.key)}
-    for info in repository.store.list("tombstones"):
+    infos = list(repository.store.list("tombstones"))
+    names = [info.name for info in infos]
+    owners = {
+        one.name: one.owner for one in read_tombstones(repository.store, repository.key, names)
+    }
+    for info in infos:
         # Whatever a client's lease says, it has ended or began when this tombstone was there.
         is_old = lease.store_time_ns - info.modified_ns > int(_OLD_SECONDS * SECOND_NS)
         bars = [
@@ -213,13 +216,17 @@ def _sweep(
     rewrite_index(repository, index, (condemned | gone) - needed)
     progress.message("removing packs")
     for tombstone in tombstones:
+        going: dict[str, int] = {}
         for pack_id in tombstone.pack_ids:
             if pack_id in needed:
                 swept.kept_after_all += 1
             elif (size_bytes := present.pop(pack_id.hex(), None)) is not None:
-                store.delete("packs", pack_id.hex())
-                swept.packs += 1
-                swept.bytes += size_bytes
+                going[pack_id.hex()] = size_bytes
+        for name, error in delete_each(store, "packs", list(going)):
+            if error is not None:
+                raise error
+            swept.packs += 1
+            swept.bytes += going[name]
         # After its packs: killed in between, the next prune finds the tombstone and continues.
         store.delete("tombstones", tombstone.name)
     store.sync()

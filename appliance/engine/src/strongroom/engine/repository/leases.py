@@ -55,6 +55,7 @@ from strongroom.base.errors import (
 from strongroom.engine.content.ciphers import open_object, seal_object
 from strongroom.engine.repository.keys.owners import CLIENT_ID_SIZE
 from strongroom.engine.repository.keys.roles import Key, required_appliance_key
+from strongroom.engine.stores.at_once import read_each
 from strongroom.engine.stores.capabilities import Series
 from strongroom.engine.stores.store import Store
 
@@ -282,22 +283,24 @@ class Lease:
         return _HEAD.pack(_MAGIC, _VERSION, self._owner) + sealed
 
 
-def list_leases(store: Store, key: Key) -> list[ListedLease]:
-    """Every lease in the store, ended ones too."""
+def list_leases(store: Store, key: Key, *, without: str = "") -> list[ListedLease]:
+    """Every lease in the store, ended ones too; `without` the caller's own."""
     leases = []
-    for info in store.list("leases"):
+    infos = {info.name: info for info in store.list("leases") if info.name != without}
+    for name, data in read_each(store, list(infos), lambda name: store.get("leases", name)):
         holder: Holder | None = None
         owner = b""
         try:
-            data = store.get("leases", info.name)
-            owner = _owner_of(info.name, data)
-            holder = _read_holder(key, info.name, owner, data)
+            if isinstance(data, Exception):
+                raise data
+            owner = _owner_of(name, data)
+            holder = _read_holder(key, name, owner, data)
         except ObjectMissingError:
             continue
         except (DamageError, UnknownFormatError, KeyRightError):
             # It still blocks a sweep until it ends, anyone who holds it.
             pass
-        leases.append(ListedLease(info.name, owner, info.modified_ns, holder))
+        leases.append(ListedLease(name, owner, infos[name].modified_ns, holder))
     return leases
 
 

@@ -81,10 +81,11 @@ def read_tombstone(store: Store, key: Key, name: str) -> Tombstone:
     return Tombstone(name, owner, created_ns, pack_ids)
 
 
-def read_tombstones(store: Store, key: Key) -> list[Tombstone]:
-    """All tombstones that the key opens."""
+def read_tombstones(store: Store, key: Key, names: Sequence[str] | None = None) -> list[Tombstone]:
+    """All tombstones that the key opens. names: as they were listed before."""
     tombstones = []
-    names = [info.name for info in store.list("tombstones")]
+    if names is None:
+        names = [info.name for info in store.list("tombstones")]
     for _, found in read_each(store, names, lambda name: read_tombstone(store, key, name)):
         try:
             if isinstance(found, Exception):

@@ -20,7 +20,7 @@ from strongroom.base.errors import CancelledError
 from strongroom.engine.stores.capabilities import AnswersTogether
 
 if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Store
+    from strongroom.engine.stores.store import Kind, Store
 
 _Result = TypeVar("_Result")
 
@@ -36,7 +36,10 @@ def most_together(store: Store) -> int:
 
 
 def at_once(store: Store, *works: Callable[[], _Result]) -> list[_Result]:
-    """What each of some reading calls of a store gives, in order. Raises what the first raises."""
+    """What each of some calls of a store gives, in order. Raises what the first raises.
+
+    Calls that read, unless the store takes changes of several threads.
+    """
     count = min(most_together(store), len(works))
     if count < 2:
         return [work() for work in works]
@@ -86,6 +89,30 @@ def read_each(
 
     taking = store.capability(AnswersTogether)
     count = 1 if taking is None or taking.has_read_ahead else max(1, taking.most_together)
+    for first in range(0, len(names), count):
+        some = names[first : first + count]
+        yield from zip(some, at_once(store, *(partial(tried, one) for one in some)), strict=True)
+
+
+def delete_each(
+    store: Store, kind: Kind, names: Sequence[str]
+) -> Iterator[tuple[str, Exception | None]]:
+    """Remove objects; what is wrong where one is not removed. The others are removed all the same.
+
+    Several at a time, in no order, where the store takes that.
+    """
+
+    def tried(name: str) -> Exception | None:
+        try:
+            store.delete(kind, name)
+        except CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            return error
+        return None
+
+    taking = store.capability(AnswersTogether)
+    count = taking.most_together if taking is not None and taking.takes_changes else 1
     for first in range(0, len(names), count):
         some = names[first : first + count]
         yield from zip(some, at_once(store, *(partial(tried, one) for one in some)), strict=True)

@@ -83,11 +83,13 @@ class AnswersTogether(Protocol):
     """A distant store that answers the requests of several threads at the same time.
 
     most_together: how many are worth while; 1 where it is near. has_read_ahead: objects that were
-    listed are read ahead of the reader, in the order of the list.
+    listed are read ahead of the reader, in the order of the list. takes_changes: of several
+    threads, too.
     """
 
     most_together: int
     has_read_ahead: bool
+    takes_changes: bool
 
 
 @runtime_checkable

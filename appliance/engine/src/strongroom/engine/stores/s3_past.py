@@ -60,6 +60,7 @@ class PastStore:
         self._inner = inner
         self._time_ns = time_ns
         self.most_together, self.has_read_ahead = inner.most_together, False
+        self.takes_changes = False
         self._found: dict[tuple[Kind, str], ObjectVersion] = {}
         self._lock = threading.Lock()
 

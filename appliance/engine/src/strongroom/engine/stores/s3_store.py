@@ -78,6 +78,7 @@ class S3Store:
         self._rule: LockRule | None = None
         self._ahead: dict[Kind, tuple[float, Sequence[ObjectInfo]]] = {}
         self.most_together, self.has_read_ahead = _READS_TOGETHER, False
+        self.takes_changes = True
 
     @property
     def location(self) -> str:

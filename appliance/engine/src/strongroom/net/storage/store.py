@@ -89,6 +89,7 @@ class RemoteStore:
         self._cache = None if cache_folder is None else ObjectCache(cache_folder)
         self._is_far = is_far
         self.most_together, self.has_read_ahead = (WINDOW_OBJECTS if is_far else 1), True
+        self.takes_changes = False
         self.traffic: Traffic | None = None
         self._requests_ahead = RequestsAhead()
         self._lease = ""

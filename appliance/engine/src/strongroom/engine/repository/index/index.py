@@ -31,7 +31,7 @@ from strongroom.engine.repository.block_columns import BlockColumns
 from strongroom.engine.repository.index.block_rows import BlockLocation, BlockRows, IndexedPack
 from strongroom.engine.repository.index.client_blocks import ClientBlocks
 from strongroom.engine.repository.index.id_table import OwnedIds
-from strongroom.engine.repository.index.objects import read_index_head, read_index_object
+from strongroom.engine.repository.index.objects import read_index_heads, read_index_object
 from strongroom.engine.repository.index.selection import (
     BlockSelection,
     IdRange,
@@ -177,9 +177,11 @@ class Index(BlockRows):
         if only_verified:
             names = [name for name in names if name not in unverified]
         objects = []
-        for name in sorted(names, key=lambda name: name in unverified):
+        names.sort(key=lambda name: name in unverified)
+        for name, head in read_index_heads(store, {name: state.sizes[name] for name in names}):
             try:
-                head = read_index_head(store, name)
+                if isinstance(head, Exception):
+                    raise head
                 if owner is None or head.owner in (owner, SHARED):
                     if owner is None and name in unverified and not chunks:
                         # Jobs over all clients read the second part later, and must not stop there.

@@ -38,16 +38,14 @@ from strongroom.engine.repository.index.kept_runs import (
 )
 from strongroom.engine.repository.index.objects import (
     IndexColumns,
-    IndexHead,
     read_index_columns,
-    read_index_head,
+    read_index_heads,
 )
 from strongroom.engine.repository.index.sorted_file import KeyMix, SortedFile, words_of
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.keys.roles import Key
 from strongroom.engine.repository.packs import HEADER_SIZE, KIND_DATA
 from strongroom.engine.repository.tombstones import read_tombstones
-from strongroom.engine.stores.at_once import most_together, read_each
 from strongroom.engine.stores.opened_store import OpenedStore
 from strongroom.engine.stores.store import Store
 
@@ -193,7 +191,7 @@ class KeptRuns:
 
     def _read_blocks(self, sizes: Mapping[str, int], unverified: frozenset[str]) -> None:
         new = {owner: NewRun(BLOCK_ENTRY) for owner in self._owners}
-        for name, head in self._heads(sizes):
+        for name, head in read_index_heads(self._opened.store, sizes):
             try:
                 if isinstance(head, Exception):
                     raise head
@@ -226,17 +224,6 @@ class KeptRuns:
         for owner, run in new.items():
             if run.objects:
                 self.block_folders[owner].write(run)
-
-    def _heads(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, IndexHead | Exception]]:
-        """The heads of index objects, or why one cannot be read."""
-        store = self._opened.store
-        # Most of many objects may be those of other clients: near, the head is enough.
-        is_distant = most_together(store) > 1
-        return read_each(
-            store,
-            list(sizes),
-            lambda name: read_index_head(store, name, sizes[name] if is_distant else 0),
-        )
 
     def _read_chunks(self, folder: RunFolder, names: Sequence[str]) -> None:
         new = NewRun(CHUNK_ENTRY)

@@ -15,7 +15,7 @@ of the same owner that it names as superseded.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -53,6 +53,7 @@ from strongroom.engine.repository.index.selection import BlockSelection, only_bl
 from strongroom.engine.repository.keys.owners import SHARED, SIGNATURE_SIZE, is_signed
 from strongroom.engine.repository.keys.roles import Key, required_appliance_key
 from strongroom.engine.repository.packs import PackFooter
+from strongroom.engine.stores.at_once import most_together, read_each
 from strongroom.engine.stores.store import Store
 
 _MAGIC = b"SRIX"
@@ -158,7 +159,11 @@ def read_index_head(store: Store, name: str, size_bytes: int = 0) -> IndexHead:
 
     size_bytes: of the object; then so much of it is read as saves another request.
     """
-    beginning = store.get("index", name, 0, max(_HEAD.size, min(size_bytes, _BEGINNING_BYTES)))
+    size = max(_HEAD.size, min(size_bytes, _BEGINNING_BYTES))
+    return _head_of(name, store.get("index", name, 0, size))
+
+
+def _head_of(name: str, beginning: bytes) -> IndexHead:
     raw = beginning[: _HEAD.size]
     with reading(f"index {name}"):
         magic, version, owner, first_size = _HEAD.unpack(raw)
@@ -167,6 +172,17 @@ def read_index_head(store: Store, name: str, size_bytes: int = 0) -> IndexHead:
     if version != _VERSION:
         raise UnknownFormatError(f"index {name} has version {version}; update strongroom")
     return IndexHead(raw, owner, first_size, beginning)
+
+
+def read_index_heads(
+    store: Store, sizes: Mapping[str, int]
+) -> Iterator[tuple[str, IndexHead | Exception]]:
+    """The heads of index objects, in order, or why one cannot be read. sizes: by name."""
+    # Most of many objects may be those of other clients: near, the head is enough.
+    is_distant = most_together(store) > 1
+    return read_each(
+        store, list(sizes), lambda name: read_index_head(store, name, is_distant * sizes[name])
+    )
 
 
 def read_index_object(
@@ -229,10 +245,17 @@ def read_index_columns(
 def _read_columns(
     store: Store, key: Key, name: str, chunks: bool, head: IndexHead | None
 ) -> IndexColumns:
-    head = head or read_index_head(store, name)
+    if head is None and chunks:
+        # All of it by one request.
+        head = _head_of(name, store.get("index", name))
+        is_whole = True
+    else:
+        head, is_whole = head or read_index_head(store, name), False
     owner, first_size = head.owner, head.first_size
     second_at = first_size + (SIGNATURE_SIZE if owner == SHARED else 0)
-    if not chunks and len(head.beginning) >= _HEAD.size + second_at:
+    if is_whole:
+        sealed = memoryview(head.beginning)[_HEAD.size :]
+    elif not chunks and len(head.beginning) >= _HEAD.size + second_at:
         sealed = memoryview(head.beginning)[_HEAD.size : _HEAD.size + second_at]
     else:
         sealed = memoryview(store.get("index", name, _HEAD.size, None if chunks else second_at))
