@@ -12,7 +12,10 @@ import pytest
 from kit.block_making import make_pack
 from kit.memory_store import MemoryStore
 from kit.tiny_backup import CHEAP, HOST, PASSPHRASE, back_up, read_back
-from strongroom.base.errors import DamageError, ObjectMissingError
+from strongroom.base.errors import DamageError, ObjectMissingError, RightError
+from strongroom.base.progress import NullProgress
+from strongroom.engine.prune.prune import prune
+from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository.blocks import BlockReader
 from strongroom.engine.repository.blocks_ahead import AHEAD_BYTES
 from strongroom.engine.repository.index.index import Index
@@ -20,7 +23,7 @@ from strongroom.engine.repository.packs import read_footer
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.restore.stored_content import StoredContent
 from strongroom.engine.rows.rows import new_rows
-from strongroom.engine.stores.at_once import at_once, most_together, read_each
+from strongroom.engine.stores.at_once import at_once, delete_each, most_together, read_each
 
 
 class DistantStore(MemoryStore):
@@ -28,10 +31,16 @@ class DistantStore(MemoryStore):
 
     most_together = 4
     has_read_ahead = False
+    takes_changes = True
 
     def __init__(self, objects=None):
         super().__init__(objects)
         self.ranges = []
+        self.removed = []
+
+    def delete(self, kind, name):
+        self.removed.append(kind)
+        super().delete(kind, name)
 
     def get(self, kind, name, offset=0, length=None):
         self.ranges.append((kind, offset, length))
@@ -85,6 +94,42 @@ def test_objects_come_in_the_order_of_their_names_or_with_what_is_wrong_with_the
             assert isinstance(data, ObjectMissingError)
         else:
             assert data == bytes([number])
+
+
+def test_objects_are_removed_together_and_one_that_is_refused_keeps_none_of_the_others(
+    distant, monkeypatch
+):
+    meeting = threading.Barrier(4, timeout=60)
+    remove, refused = MemoryStore.delete, RightError("not this one")
+
+    def delete(store, kind, name):
+        meeting.wait()
+        if name == "2":
+            raise refused
+        remove(store, kind, name)
+
+    monkeypatch.setattr(MemoryStore, "delete", delete)
+    names = [f"{number}" for number in range(8)]
+    for name in names:
+        distant.put("leases", name, b"")
+    found = dict(delete_each(distant, "leases", names))
+    assert found == {name: refused if name == "2" else None for name in names}
+    assert [info.name for info in distant.list("leases")] == ["2"]
+
+
+def test_prune_drops_packs_from_the_index_before_they_go_and_their_marks_last(repository):
+    kept = back_up(repository, {b"a": os.urandom(3000)})
+    for _ in range(3):
+        gone = back_up(repository, {b"b": os.urandom(3000)})
+        repository.store.delete("snapshots", gone.id)
+    store = repository.store
+    store.removed.clear()
+    again = Repository.open(store.reopen(), PASSPHRASE)
+    assert prune(again, PruneOptions(), NullProgress()).removed_packs > 1
+    removed = [kind for kind in again.store.removed if kind in ("index", "packs", "tombstones")]
+    assert removed == sorted(removed)
+    assert set(removed) == {"index", "packs", "tombstones"}
+    assert read_back(again, kept.id).keys() == {b"a"}
 
 
 @pytest.fixture
