@@ -307,3 +307,32 @@ def test_places(text, user, host, port, path):
     found = place_of(text)
     assert found.path == path
     assert found.host == SshLocation(text, user, host, port, path)
+
+
+def test_a_part_is_read_in_two_round_trips_and_whole_though_the_server_gives_less(
+    store, monkeypatch
+):
+    store.prepare()
+    data = os.urandom(3 << 20)
+    name = object_name(data)
+    store.put("packs", name, data)
+    batches = []
+    ask = sftp_client.SftpClient.ask
+
+    def counted(client, requests):
+        batches.append([one.type for one in requests])
+        return ask(client, requests)
+
+    def short(client, requests):
+        answers = counted(client, requests)
+        return [
+            one._replace(data=one.data[:9000]) if len(one.data) > 9000 else one for one in answers
+        ]
+
+    monkeypatch.setattr(sftp_client.SftpClient, "ask", counted)
+    assert store.get("packs", name, 5, 2 << 20) == data[5 : 5 + (2 << 20)]
+    assert [batch[-1] for batch in batches] == [sftp_client.OPEN, sftp_client.CLOSE]
+    monkeypatch.setattr(sftp_client.SftpClient, "ask", short)
+    assert store.get("packs", name, 7, 50_000) == data[7:50_007]
+    opened = sum(batch.count(sftp_client.OPEN) for batch in batches)
+    assert opened == sum(batch.count(sftp_client.CLOSE) for batch in batches)

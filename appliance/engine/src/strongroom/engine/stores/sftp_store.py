@@ -103,6 +103,8 @@ class SftpStore:
         self._connected: SftpClient | None = None
         self._process = 0
         self._pack_folders: set[bytes] = set()
+        # One follows the other on the connection, while the reader does something else.
+        self.most_together, self.has_read_ahead, self.takes_changes = 2, False, False
 
     @property
     def location(self) -> str:
@@ -411,28 +413,28 @@ class SftpStore:
 
     def _read_open(self, opened: Answer, path: bytes, offset: int, wanted: int) -> bytes:
         client, handle = self._client(), text(opened.data)
-        pieces = []
-        at, end = offset, offset + wanted
-        while at < end:
-            # The first may be all: its file is closed in the same round trip.
-            places = range(at, end, client.part_bytes)
-            sizes = [min(client.part_bytes, end - place) for place in places]
-            requests = [
-                Request(sftp.READ, handle + struct.pack(">QI", place, size))
-                for place, size in zip(places, sizes, strict=True)
-            ]
-            answers = client.ask(requests)
-            require_done(answers, f"read {self._shown_path(path)}")
-            for answer, size in zip(answers, sizes, strict=True):
-                pieces.append(answer.data[:size])
-                at += len(pieces[-1])
-                if len(answer.data) < size:
-                    # A server may give fewer than asked for: what follows is asked for again.
-                    break
-            if not pieces[-1]:
-                raise DamageError(f"shrank to {at} bytes while it was read")
-        self._close(opened)
-        return b"".join(pieces)
+        end = offset + wanted
+        places = range(offset, end, client.part_bytes)
+        sizes = [min(client.part_bytes, end - place) for place in places]
+        requests = [
+            Request(sftp.READ, handle + struct.pack(">QI", place, size))
+            for place, size in zip(places, sizes, strict=True)
+        ]
+        # The file is closed in the same round trip.
+        *answers, _ = client.ask([*requests, Request(sftp.CLOSE, handle)])
+        require_done(answers, f"read {self._shown_path(path)}")
+        pieces: list[bytes] = []
+        for answer, size in zip(answers, sizes, strict=True):
+            pieces.append(answer.data[:size])
+            if len(answer.data) < size:
+                # A server may give fewer than asked for: what follows is asked for again.
+                break
+        data = b"".join(pieces)
+        if wanted and not data:
+            raise DamageError(f"shrank to {offset} bytes while it was read")
+        if len(data) < wanted:
+            data += self._read(path, offset + len(data), wanted - len(data))
+        return data
 
     def _close(self, opened: Answer) -> None:
         if opened.data:
