@@ -26,6 +26,7 @@ from strongroom.agent.journal import RunJournal
 from strongroom.agent.settings import AgentSettings
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.decoding import decodable
 from strongroom.base.errors import StrongroomError, UsageError
 from strongroom.net.identities.identity import Identity
 from strongroom.net.identities.private_files import (
@@ -110,7 +111,9 @@ class LastRuns:
 
 def _read(path: bytes) -> list[LastRun]:
     try:
-        return msgspec.json.decode(read_bounded(path, _GREATEST_BYTES), type=list[LastRun])
+        return msgspec.json.decode(
+            read_bounded(path, _GREATEST_BYTES), type=decodable(list[LastRun])
+        )
     except FileNotFoundError:
         return []
     except (OSError, UsageError, msgspec.MsgspecError, UnicodeDecodeError) as error:

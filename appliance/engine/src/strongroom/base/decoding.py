@@ -11,6 +11,7 @@ jobs or for none.
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -31,6 +32,22 @@ _BAD_BYTES: Final = (
     struct.error,
 )
 _Value = TypeVar("_Value")
+_learning: Final = threading.Lock()
+_learned: set[Any] = set()
+
+
+def decodable(wanted: type[_Value]) -> type[_Value]:
+    """The type, once msgspec knows its fields: for types without a Decoder of their module.
+
+    msgspec learns the fields of a Struct when it first decodes one, and shows them to other threads
+    before they are complete: one that decodes the same type follows a null pointer, and the process
+    dies. An agent did that read the list of revoked certificates in two threads as it started.
+    """
+    if wanted not in _learned:
+        with _learning:
+            msgspec.msgpack.Decoder(wanted)
+            _learned.add(wanted)
+    return wanted
 
 
 @contextmanager
@@ -57,7 +74,7 @@ def decode(
 ) -> _Value:
     """A msgpack value of a type that has no unknown fields, or of bytes that no one compares."""
     with reading(what, kind):
-        return msgspec.msgpack.decode(data, type=wanted)
+        return msgspec.msgpack.decode(data, type=decodable(wanted))
 
 
 def decode_object(data: bytes, wanted: type[_Value], what: str, limit_bytes: int) -> _Value:
@@ -68,7 +85,7 @@ def decode_object(data: bytes, wanted: type[_Value], what: str, limit_bytes: int
         )
     with reading(what):
         require_bounded(data, what)
-        return msgspec.msgpack.decode(data, type=wanted)
+        return msgspec.msgpack.decode(data, type=decodable(wanted))
 
 
 def array_size(data: bytes) -> int:

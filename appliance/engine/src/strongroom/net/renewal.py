@@ -18,7 +18,7 @@ import msgspec
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS, utc_text
-from strongroom.base.decoding import reading
+from strongroom.base.decoding import decodable, reading
 from strongroom.base.errors import DirectorError, PeerRefusedError
 from strongroom.base.printable import printable
 from strongroom.net.channels.tls_contexts import authority_context, client_context
@@ -190,7 +190,7 @@ def ask(
     if response.status >= 300:
         raise PeerRefusedError(f"the director refuses: {_error_text(data, response.status)}")
     with reading("the director's answer", DirectorError):
-        return msgspec.json.decode(data, type=answer)
+        return msgspec.json.decode(data, type=decodable(answer))
 
 
 def _ask_as(

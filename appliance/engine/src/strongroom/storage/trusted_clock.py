@@ -22,6 +22,7 @@ import msgspec
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.decoding import decodable
 from strongroom.base.errors import StoreError
 from strongroom.net.identities.private_files import write_file
 from strongroom.storage.owner_list import OwnerList
@@ -172,7 +173,7 @@ class TrustedClock:
             with open(self._path, "rb") as file:
                 # Before 0.9.0 the last field had another name.
                 text = file.read().replace(b'"doubted_since_ns"', b'"untrusted_since_ns"')
-            return msgspec.json.decode(text, type=_Seen)
+            return msgspec.json.decode(text, type=decodable(_Seen))
         except FileNotFoundError:
             pass
         except msgspec.MsgspecError as error:

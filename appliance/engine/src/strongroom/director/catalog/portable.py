@@ -17,6 +17,7 @@ from sqlalchemy import func, insert, select
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.decoding import decodable
 from strongroom.base.errors import CatalogError, ConflictError
 from strongroom.director.catalog.database import Catalog, Changed, note_stale
 from strongroom.director.catalog.tables import METADATA, SCHEDULE_STATE
@@ -62,7 +63,7 @@ def read_portable(catalog: Catalog, file: BinaryIO) -> int:
     decoder = msgspec.json.Decoder(_Line)
     count = 0
     try:
-        head = msgspec.json.decode(file.readline(), type=_Head)
+        head = msgspec.json.decode(file.readline(), type=decodable(_Head))
         if head.strongroom_catalog not in _READABLE:
             raise CatalogError(
                 f"this copy of a catalog has revision {head.strongroom_catalog}, not {REVISION}; "

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from strongroom.base import clock
+from strongroom.base.decoding import decodable
 from strongroom.director.catalog.database import Catalog
 from strongroom.director.catalog.incidents import Condition
 from strongroom.director.catalog.state import read_state, write_state
@@ -61,7 +62,7 @@ class Rivalry(msgspec.Struct, kw_only=True):
 
 def load_rivals(catalog: Catalog) -> dict[str, Rivalry]:
     """Client -> who they are. Blocks. Raises CatalogError."""
-    found = msgspec.convert(read_state(catalog, _STATE) or {}, dict[str, Rivalry])
+    found = msgspec.convert(read_state(catalog, _STATE) or {}, decodable(dict[str, Rivalry]))
     for one in found.values():
         one.seen_at = clock.elapsed_seconds()
     return found

@@ -16,6 +16,7 @@ import msgspec
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.decoding import decodable
 from strongroom.base.errors import CatalogDamagedError, CatalogUnavailableError, NoticeError
 from strongroom.config.settings.configuration import DirectorConfiguration
 from strongroom.director.catalog.incidents import (
@@ -145,7 +146,7 @@ def _incident(is_damaged: bool, error: str, since_ns: int) -> Incident:
 def _load(file: str) -> _Kept:
     try:
         with open(file, "rb") as opened:
-            return msgspec.json.decode(opened.read(), type=_Kept)
+            return msgspec.json.decode(opened.read(), type=decodable(_Kept))
     except FileNotFoundError:
         return _Kept()
     except (OSError, msgspec.MsgspecError) as error:

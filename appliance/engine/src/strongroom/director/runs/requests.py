@@ -14,6 +14,7 @@ from blake3 import blake3
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.decoding import decodable
 from strongroom.base.errors import ConflictError, UsageError
 from strongroom.config.settings.configuration import DirectorConfiguration
 from strongroom.config.settings.job import JobSettings, parse_companion
@@ -71,7 +72,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @classmethod
     def of(cls, record: Run) -> Self:
         """That of a run."""
-        return msgspec.convert(record.request, cls)
+        return msgspec.convert(record.request, decodable(cls))
 
     def stored(self) -> dict[str, Any]:
         """As the record of a run has it."""

@@ -30,6 +30,7 @@ from blake3 import blake3
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.decoding import decodable
 from strongroom.base.errors import DamageError, UnknownFormatError
 from strongroom.engine.content.ciphers import open_object, preferred_cipher, seal_object
 from strongroom.engine.content.codecs import Compressor, decompress, parse_compression
@@ -312,7 +313,7 @@ def _read_table(descriptor: int, key: bytes) -> _Table:
         raise DamageError("it is cut off or of another version")
     table = _open(key, _TABLE_LABEL, _read_at(descriptor, start, table_size))
     try:
-        return msgspec.msgpack.decode(table, type=_Table)
+        return msgspec.msgpack.decode(table, type=decodable(_Table))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DamageError(f"its table holds something else ({error})") from error
 

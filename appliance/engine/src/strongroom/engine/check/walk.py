@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from strongroom.base.decoding import reading
+from strongroom.base.decoding import decodable, reading
 from strongroom.base.errors import DamageError
 from strongroom.engine.content.digests import BLOCK_ID_SIZE, OBJECT_NAME_SIZE
 from strongroom.engine.repository.client_readers import ClientReaders
@@ -82,7 +82,9 @@ class SoundPages:
         """What `encoded` gave; nothing where that is damaged."""
         known = cls(limit_bytes)
         try:
-            entries = msgspec.msgpack.decode(data, type=list[tuple[bytes, bytes, SoundPage]])
+            entries = msgspec.msgpack.decode(
+                data, type=decodable(list[tuple[bytes, bytes, SoundPage]])
+            )
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return known
         for owner, block_id, page in entries:

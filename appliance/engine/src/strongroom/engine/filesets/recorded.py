@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from strongroom.base.decoding import decodable
 from strongroom.base.errors import UsageError
 from strongroom.engine.filesets.blocks import USUAL_OPTIONS
 from strongroom.engine.filesets.exclusions import Selection, SelectionRules
@@ -57,7 +58,7 @@ def decode_selection(data: bytes) -> DecodedRules:
     Also for rules that cost too much to apply: anyone who made the snapshot wrote them.
     """
     try:
-        recorded = msgspec.msgpack.decode(data, type=_Recorded)
+        recorded = msgspec.msgpack.decode(data, type=decodable(_Recorded))
         if recorded.fileset is not None:
             _refuse_costly(recorded.fileset.spec)
             selection = FileSetSelection(recorded.fileset, tells_treatments=False)

@@ -21,6 +21,7 @@ from blake3 import blake3
 import strongroom
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.decoding import decodable
 from strongroom.engine.content.digests import OBJECT_NAME_SIZE, is_object_name
 from strongroom.engine.repository.kept_notes import KeptNotes
 from strongroom.engine.repository.repository import Repository
@@ -118,7 +119,7 @@ class KeptOutcome:
             self._notes = KeptNotes(repository.cache_folder, repository.key, job)
             self.listed = Listed.read(self._store)
             note = self._notes.get(self._name.hex())
-            kept = None if note is None else msgspec.msgpack.decode(note, type=Outcome)
+            kept = None if note is None else msgspec.msgpack.decode(note, type=decodable(Outcome))
             if kept is not None and kept.listed == self.listed:
                 self.found = kept
             elif kept is not None and kept.is_recent:

@@ -18,7 +18,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from strongroom.base.decoding import reading
+from strongroom.base.decoding import decodable, reading
 from strongroom.base.errors import DamageError, UnknownFormatError, WrongKeyError
 from strongroom.engine.content.ciphers import CIPHER_NAMES
 from strongroom.engine.repository.keys.owners import is_signed
@@ -96,7 +96,7 @@ def decode_config(data: bytes) -> StoredConfig:
                 f"the repository has format version {version}, this strongroom reads {known}; "
                 "update strongroom"
             )
-        config = msgspec.json.decode(line, type=Config)
+        config = msgspec.json.decode(line, type=decodable(Config))
         if config.encryption not in CIPHER_NAMES.values():
             raise UnknownFormatError(
                 f"the repository's encryption {config.encryption} is unknown; update strongroom"

@@ -25,6 +25,7 @@ from blake3 import blake3
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.decoding import decodable
 from strongroom.base.errors import DamageError
 from strongroom.engine.content.ciphers import AES_256_GCM, open_object, seal_object
 from strongroom.engine.content.codecs import ZSTD, decompress
@@ -140,7 +141,7 @@ class KeptNotes:
         if size > limit_bytes:
             raise DamageError("a file of the cache is too large")
         text = decompress(ZSTD, memoryview(packed)[_SIZE_BYTES:], size)
-        return msgspec.msgpack.decode(text, type=_Notes), size
+        return msgspec.msgpack.decode(text, type=decodable(_Notes)), size
 
     def _write(self, notes: dict[bytes, bytes], replaces: tuple[bytes, ...]) -> bytes:
         import zstandard

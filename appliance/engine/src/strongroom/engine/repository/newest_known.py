@@ -22,6 +22,7 @@ import msgspec
 
 from strongroom.base import clock
 from strongroom.base.clock import utc_text
+from strongroom.base.decoding import decodable
 from strongroom.base.printable import printable
 from strongroom.engine.repository.snapshots import Snapshot
 
@@ -54,7 +55,7 @@ class NewestKnown:
         self._entries: _Entries = {}
         unusable = (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError)
         with contextlib.suppress(*unusable), open(self.path, "rb") as file:
-            self._entries = msgspec.msgpack.decode(file.read(), type=_Entries)
+            self._entries = msgspec.msgpack.decode(file.read(), type=decodable(_Entries))
 
     def known(self, owner: bytes) -> str:
         """The id of the newest snapshot known of a client, "" where none is."""

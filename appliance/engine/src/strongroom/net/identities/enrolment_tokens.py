@@ -24,6 +24,7 @@ from blake3 import blake3
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS, utc_text
+from strongroom.base.decoding import decodable
 from strongroom.base.errors import PeerRefusedError, UsageError
 from strongroom.net.identities.peer import Role, check_name, check_role
 from strongroom.net.identities.private_files import (
@@ -240,7 +241,9 @@ class EnrolmentTokens:
     def _read(self, identifier: str) -> TokenUse | None:
         path = os.path.join(self._folder, identifier.encode())
         try:
-            return msgspec.json.decode(read_bounded(path, _GREATEST_FILE_BYTES), type=TokenUse)
+            return msgspec.json.decode(
+                read_bounded(path, _GREATEST_FILE_BYTES), type=decodable(TokenUse)
+            )
         except FileNotFoundError:
             return None
         except msgspec.DecodeError as error:

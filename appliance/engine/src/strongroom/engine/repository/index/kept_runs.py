@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.decoding import decodable
 from strongroom.engine.content.digests import OBJECT_NAME_SIZE
 from strongroom.engine.repository.cache_folder import require_room
 from strongroom.engine.repository.index.sorted_file import (
@@ -84,7 +85,7 @@ class Run:
     def __init__(self, file: SortedFile) -> None:
         self.file = file
         try:
-            about = msgspec.msgpack.decode(file.about, type=_About)
+            about = msgspec.msgpack.decode(file.about, type=decodable(_About))
             self.packs: Packs = np.frombuffer(about.packs, PACK)
         except (msgspec.MsgspecError, ValueError) as error:
             raise FileDamageError(file, f"a file of the cache cannot be used: {error}") from error

@@ -30,6 +30,7 @@ from blake3 import blake3
 from numpy.typing import NDArray
 
 from strongroom.base import clock
+from strongroom.base.decoding import decodable
 from strongroom.base.errors import DamageError, UnknownFormatError
 from strongroom.engine.content.ciphers import KEY_SIZE, TAG_SIZE, PartCipher, preferred_cipher
 from strongroom.engine.repository.index.sorted_run import KeyFilter
@@ -285,7 +286,7 @@ class SortedFile:
         (table_size,) = _TABLE_SIZE.unpack(self._read(end, _TABLE_SIZE.size))
         table_at = end - table_size
         text = self._cipher.open(_TABLE, self._read(table_at, table_size))
-        table = msgspec.msgpack.decode(text, type=_Table)
+        table = msgspec.msgpack.decode(text, type=decodable(_Table))
         self.about = table.about
         self._count = table.entry_count
         self._filter_words = table.filter_words
