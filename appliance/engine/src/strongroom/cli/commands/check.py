@@ -6,6 +6,7 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
+from strongroom.base.clock import utc_text
 from strongroom.base.errors import EXIT_DONE, CheckFailedError, UsageError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, duration_text, size_text
@@ -14,6 +15,7 @@ from strongroom.cli.live_progress import show_progress
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.terminal import Terminal
+from strongroom.cli.times import time_text
 from strongroom.engine.repository.object_owners import ObjectOwners
 from strongroom.engine.repository.set_aside import SetAside
 from strongroom.engine.repository.snapshots import find_snapshot
@@ -28,6 +30,7 @@ examples:
   strongroom check --read-data              every stored byte as well
   strongroom check --read-data=5%           a random twentieth of the packs
   strongroom check --read-data=3/7          the third of seven parts: one a day reads all in a week
+  strongroom check --new                    only what came since all was checked, for each night
   strongroom check --snapshot latest        only what one snapshot needs
   strongroom check --locks                  only how long snapshots are protected by object lock
 
@@ -54,6 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="check only what this snapshot needs (`latest` or the beginning of an id)",
     )
     parser.add_argument(
+        "--new",
+        action="store_true",
+        help="leave out packs and listings that a check of the last seven days verified; without "
+        "such a check, check everything",
+    )
+    parser.add_argument(
         "--processes",
         metavar="N",
         type=int,
@@ -73,6 +82,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("--processes takes a number from 0 on")
     if arguments.locks:
         return _run_locks(arguments, terminal)
+    if arguments.new and arguments.snapshot:
+        raise UsageError("--new checks what came to all snapshots; leave out --snapshot")
     subset = None if arguments.read_data is None else parse_subset(arguments.read_data)
     module = "strongroom.engine.check.check"
     with open_repository(arguments, terminal, "read", module=module) as repository:
@@ -82,7 +93,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if arguments.snapshot:
             known = repository.snapshots(SetAside())
             ids = tuple(find_snapshot(known, wanted).id for wanted in arguments.snapshot)
-        options = CheckOptions(subset, ids, arguments.processes)
+        options = CheckOptions(subset, ids, arguments.processes, arguments.new)
         with show_progress(terminal, "check") as progress:
             report = check(repository, options, progress)
         write_report(report, ObjectOwners(repository), terminal)
@@ -97,7 +108,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _run_locks(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Write how long each snapshot is protected; raises CheckFailedError for what is not."""
-    if arguments.read_data is not None or arguments.snapshot:
+    if arguments.read_data is not None or arguments.snapshot or arguments.new:
         raise UsageError("--locks looks at all snapshots, and reads no data")
     from strongroom.cli.lock_view import write_protection
     from strongroom.engine.lock.protection import protection
@@ -146,6 +157,7 @@ def write_report(report: CheckReport, owners: ObjectOwners, terminal: Terminal) 
             "index_objects": report.index_objects,
             "read_packs": report.read_packs,
             "read_bytes": report.read_bytes,
+            "complete": utc_text(report.since_ns) if report.since_ns else None,
             "notes": list(report.notes),
             "elapsed_seconds": round(report.elapsed_seconds, 3),
         }
@@ -156,6 +168,10 @@ def write_report(report: CheckReport, owners: ObjectOwners, terminal: Terminal) 
         f"{counted(report.rows, 'entry')}, {counted(report.packs, 'pack')} of "
         f"{counted(report.blocks, 'block')}{read}; {duration_text(report.elapsed_seconds)}"
     )
+    if report.since_ns:
+        terminal.line(
+            f"checked what came since {time_text(report.since_ns)}, when all was verified"
+        )
     if not report.findings:
         terminal.line("no damage found")
 

@@ -6,6 +6,9 @@ each row leads to a chunk, and the lengths add up. Reading data: each pack has t
 name, each block opens, each chunk has the digest in its id. Nothing is changed.
 
 A lease keeps prune from removing what is being checked; a read-only store is checked without one.
+
+With `only_new`: the index, all snapshots, that each pack is there with its size, and of packs and
+pages those that came since the last complete check (`verified_before`).
 """
 
 from __future__ import annotations
@@ -28,9 +31,11 @@ from strongroom.base.quantities import counted
 from strongroom.engine.check.damage import Finding, Findings
 from strongroom.engine.check.packs import PackAnswer, PackQuestion, check_pack
 from strongroom.engine.check.pages import ClientPage, PageChecker
+from strongroom.engine.check.verified_before import NOTHING, VerifiedBefore, verified_before
 from strongroom.engine.check.verified_index import SoundIndex, load_sound_index
 from strongroom.engine.content.digests import is_object_name, object_name
 from strongroom.engine.processes.forked_map import ForkedMap, default_processes
+from strongroom.engine.prune.kept_outcome import KeptOutcome, Outcome
 from strongroom.engine.prune.marking import Marker
 from strongroom.engine.prune.pack_usage import mark_shared
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
@@ -71,16 +76,23 @@ class DataSubset:
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What to check. read_data: None: structure only. snapshot_ids: whole ids; () for all."""
+    """What to check. read_data: None: structure only. snapshot_ids: whole ids; () for all.
+
+    only_new: leave out packs and pages that an earlier check verified.
+    """
 
     read_data: DataSubset | None = None
     snapshot_ids: tuple[str, ...] = ()
     processes: int = 0
+    only_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was checked and what was found; `notes` are not damage."""
+    """What was checked and what was found; `notes` are not damage.
+
+    since_ns: when all was verified, where only what came since was checked; else 0.
+    """
 
     snapshots: int
     pages: int
@@ -93,6 +105,7 @@ class CheckReport:
     findings: tuple[Finding, ...]
     notes: tuple[str, ...]
     elapsed_seconds: float
+    since_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -103,6 +116,7 @@ class _Check:
     options: CheckOptions
     progress: Progress
     lease: Lease | None
+    before: VerifiedBefore = NOTHING
     findings: Findings = field(default_factory=Findings)
     notes: list[str] = field(default_factory=list)
     renewed: float = 0.0
@@ -128,6 +142,9 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
         elif (proving := repository.store.capability(ProvesPromises)) is not None:
             # Somebody may have put another server, or an older one, in its place.
             proving.prove()
+        kept = KeptOutcome(repository, "check", ())
+        if options.only_new:
+            run.before = verified_before(repository, kept)
         snapshots = _snapshots(run)
         progress.message("reading the index")
         known = load_sound_index(repository)
@@ -137,6 +154,7 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
         _check_leases(run)
         lost = _check_packs(run, known, snapshots)
         pages = _check_pages(run, known, snapshots, lost)
+    _keep(run, kept)
     return CheckReport(
         snapshots=len(snapshots),
         pages=pages,
@@ -149,7 +167,16 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
         findings=run.findings.report(),
         notes=tuple(run.notes),
         elapsed_seconds=clock.elapsed_seconds() - started,
+        since_ns=run.before.since_ns,
     )
+
+
+def _keep(run: _Check, kept: KeptOutcome) -> None:
+    """Note that what was listed first was verified, if it was."""
+    is_all = not run.options.snapshot_ids and not found_false(run.repository.store)
+    if is_all and not run.findings.report():
+        found_ns = run.before.since_ns or clock.now_ns()
+        kept.keep_anyway(Outcome(found_ns, (), kept.listed))
 
 
 def reading_lease(repository: Repository, purpose: str) -> Lease | None:
@@ -220,18 +247,19 @@ def _check_packs(
 ) -> set[tuple[bytes, bytes]]:
     """Check packs; the ids of blocks of which no good copy is left."""
     index = known.index
-    present = set()
+    present: dict[bytes, int] = {}
     for info in run.repository.store.list("packs"):
         if is_object_name(info.name):
-            present.add(bytes.fromhex(info.name))
+            present[bytes.fromhex(info.name)] = info.size_bytes
         else:
             run.notes.append(f"packs/{info.name} is not a pack")
     packs = {pack.pack_id: pack for pack in index.packs()}
-    looked_at = set(packs) | present
+    looked_at = set(packs) | present.keys()
+    looked_at -= {one for one, size in run.before.packs.items() if present.get(one) == size}
     if run.options.snapshot_ids:
         looked_at &= _needed_packs(run, known, snapshots, set(packs))
     subset = run.options.read_data
-    chosen = subset.chosen(looked_at & present) if subset is not None else set()
+    chosen = subset.chosen(looked_at & present.keys()) if subset is not None else set()
     questions = [
         # Packs not in the index are read whole: only that detects a stray copy.
         PackQuestion(
@@ -261,7 +289,7 @@ def _check_packs(
                 bad_rows[[first + number for number, _ in answer.bad_blocks]] = True
                 for row in np.flatnonzero(bad_rows[first:last]).tolist():
                     run.findings.blame(index.block_ids(first + row, 1), question.pack_id.hex())
-    unknown = sorted(present - set(packs))
+    unknown = sorted(present.keys() - packs.keys())
     if unknown and not run.options.snapshot_ids:
         run.notes.append(
             f"{counted(len(unknown), 'pack')} not in an index: the next backup uses these or prune "
@@ -310,6 +338,14 @@ def _check_pages(
 ) -> int:
     """Check the pages of snapshots, each once; how many there are."""
     users: dict[ClientPage, list[tuple[str, int]]] = {}
+    # Where anything is missing or damaged, all pages say which files need it.
+    leaves_out = run.before.is_whole and not run.findings.report()
+    verified = {
+        ClientPage(snapshot.owner, page)
+        for snapshot in (snapshots if leaves_out else ())
+        if snapshot.id in run.before.snapshots
+        for page in snapshot.pages
+    }
     for snapshot in snapshots:
         try:
             with reading("the list of pages"):
@@ -317,8 +353,9 @@ def _check_pages(
         except (DamageError, UnknownFormatError) as error:
             run.findings.add("snapshots", snapshot.id, str(error), [snapshot.id])
         for number, page in enumerate(snapshot.pages):
-            mine = users.setdefault(ClientPage(snapshot.owner, page), [])
-            mine.append((snapshot.id, number))
+            one = ClientPage(snapshot.owner, page)
+            if one not in verified:
+                users.setdefault(one, []).append((snapshot.id, number))
     by_id = {snapshot.id: snapshot for snapshot in snapshots}
     run.progress.message("checking listings")
     run.progress.total(files=sum(one.page.row_count for one in users))

@@ -54,14 +54,14 @@ class Listed(msgspec.Struct, frozen=True, array_like=True):
             unverified[kind] = tuple(sorted(store.unverified(kind)))
         return cls(rows, unverified)
 
+    def objects(self, kind: Kind) -> dict[bytes, int]:
+        """Names and sizes of all objects of a kind."""
+        return _objects(self.rows[kind])
+
     def without(self, other: Listed, kind: Kind) -> dict[bytes, int]:
         """Names and sizes of objects of a kind that are here and not in the other list."""
         mine, others = (np.frombuffer(one.rows[kind], _ROW) for one in (self, other))
-        left = np.setdiff1d(mine, others, assume_unique=True).tobytes()
-        rows = (left[at : at + _ROW.itemsize] for at in range(0, len(left), _ROW.itemsize))
-        return {
-            row[:OBJECT_NAME_SIZE]: int.from_bytes(row[OBJECT_NAME_SIZE:], "little") for row in rows
-        }
+        return _objects(np.setdiff1d(mine, others, assume_unique=True).tobytes())
 
 
 class Margin(msgspec.Struct, frozen=True, array_like=True):
@@ -103,7 +103,7 @@ class KeptOutcome:
     """
 
     def __init__(
-        self, repository: Repository, job: Literal["prune", "share"], settings: object
+        self, repository: Repository, job: Literal["prune", "share", "check"], settings: object
     ) -> None:
         """Lists the repository. settings: what else the job decides by. Raises StoreError."""
         self.found: Outcome | None = None
@@ -125,6 +125,12 @@ class KeptOutcome:
             elif kept is not None and kept.is_recent:
                 self.earlier = kept
 
+    @property
+    def recent(self) -> Outcome | None:
+        """That of this or an earlier state, if it may be relied on."""
+        kept = self.found or self.earlier
+        return kept if kept is not None and kept.is_recent else None
+
     def is_unchanged(self) -> bool:
         """Whether nothing came or went since it was listed. Raises StoreError."""
         return Listed.read(self._store) == self.listed
@@ -141,8 +147,20 @@ class KeptOutcome:
     def keep_grown(self, outcome: Outcome) -> None:
         """Note what holds for `listed` if nothing came or went meanwhile."""
         if self._notes is not None and self.is_unchanged():
+            self.keep_anyway(outcome)
+
+    def keep_anyway(self, outcome: Outcome) -> None:
+        """Note what holds for what was listed, whatever came or went meanwhile."""
+        if self._notes is not None:
             note = {self._name: msgspec.msgpack.encode(outcome)}
             self._notes.add(note, note.keys())
+
+
+def _objects(rows: bytes) -> dict[bytes, int]:
+    each = (rows[at : at + _ROW.itemsize] for at in range(0, len(rows), _ROW.itemsize))
+    return {
+        row[:OBJECT_NAME_SIZE]: int.from_bytes(row[OBJECT_NAME_SIZE:], "little") for row in each
+    }
 
 
 def _rows(store: Store, kind: Kind) -> bytes:

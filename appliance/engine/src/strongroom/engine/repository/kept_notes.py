@@ -3,11 +3,11 @@
     notes/DIGEST/KIND-RANDOM  "SRNT" | version u8 | sealed (zstd of msgpack): notes, replaced files
 
 A note of a snapshot is its envelope as it was verified, or nothing where it is another client's; of
-a pack nothing: it is another client's. A note of a job (`prune.kept_outcome`) is that of a digest
-of all names. A folder is for a repository and a key; the key of its files
-follows from a secret that only holders of that key have, and from the key of the cache folder. So
-no one else can make a note that is believed, and what does not open is removed and read again. What
-is there, and when it was stored, is asked of the repository each time.
+a pack nothing: it is another client's. A note of a job (`prune.kept_outcome`) is what it found,
+with the names of all objects. A folder is for a repository and a key; the key of its files follows
+from a secret that only holders of that key have, and from the key of the cache folder. So no one
+else can make a note that is believed, and what does not open is removed and read again. What is
+there, and when it was stored, is asked of the repository each time.
 
 New notes go to a new file; files are merged by halves, without notes of what is not there any more.
 Processes share a folder without a lock, as in `index.kept_runs`.
@@ -33,7 +33,7 @@ from strongroom.engine.content.digests import OBJECT_NAME_SIZE
 from strongroom.engine.repository.cache_folder import keep_to_limit, local_key, require_room
 from strongroom.engine.repository.keys.roles import ApplianceKey, Key, PutKey
 
-NoteKind = Literal["snapshots", "packs", "prune", "share"]
+NoteKind = Literal["snapshots", "packs", "prune", "share", "check"]
 
 _MAGIC: Final = b"SRNT\x01"
 _SIZE_BYTES: Final = 8

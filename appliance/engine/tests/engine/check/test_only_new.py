@@ -1,0 +1,187 @@
+"""A check of what is new finds what a complete check finds of it, and reads nothing else."""
+
+import os
+import random
+from dataclasses import replace
+
+import pytest
+
+from kit.passing_store import PassingStore
+from kit.tiny_backup import TinyBackup, back_up, new_repository
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
+from strongroom.base.progress import NullProgress
+from strongroom.engine.check.check import CheckOptions, DataSubset, check
+from strongroom.engine.prune.kept_outcome import RECOUNT_SECONDS
+from strongroom.engine.prune.prune import prune
+from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.repository.repository import Repository
+from strongroom.engine.stores.local import LocalStore
+
+ALL = CheckOptions(processes=1)
+NEW = CheckOptions(processes=1, only_new=True)
+STRICT = PruneOptions(
+    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
+)
+
+
+def files(*numbers):
+    return {b"file%d" % number: random.Random(number).randbytes(300) for number in numbers}
+
+
+class Reads(PassingStore):
+    """Notes which packs are read."""
+
+    def __init__(self, inner):
+        super().__init__(inner, lambda _: None)
+        self.packs = set()
+
+    def get(self, kind, name, offset=0, length=None):
+        if kind == "packs":
+            self.packs.add(name)
+        return super().get(kind, name, offset, length)
+
+
+@pytest.fixture
+def repository(tmp_path):
+    made = new_repository(LocalStore(str(tmp_path / "r")))
+    for number in range(3):
+        back_up(made, files(*range(number, number + 5)))
+    yield opened(made, os.fsencode(tmp_path / "cache"))
+    made.close()
+
+
+def opened(repository, cache):
+    store = Reads(LocalStore(repository.store.location))
+    return Repository.open(store, repository.for_all_clients().key, cache_folder=cache)
+
+
+def run(repository, options):
+    repository.store.packs.clear()
+    return check(repository, options, NullProgress())
+
+
+def names(repository, kind):
+    return {info.name for info in repository.store.list(kind)}
+
+
+def more(repository, *numbers):
+    """Packs that come with a backup."""
+    before = names(repository, "packs")
+    back_up(repository.for_client("host"), files(*numbers))
+    return names(repository, "packs") - before
+
+
+def path_of(repository, kind, name):
+    folder = name[:2] if kind == "packs" else ""
+    path = os.path.join(repository.store.location, kind, folder, name)
+    os.chmod(path, 0o600)
+    return path
+
+
+def flip(repository, kind, name):
+    with open(path_of(repository, kind, name), "r+b") as file:
+        file.seek(-9, os.SEEK_END)
+        byte = file.read(1)
+        file.seek(-9, os.SEEK_END)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def test_only_what_came_is_read(repository):
+    assert not run(repository, NEW).since_ns
+    assert repository.store.packs == names(repository, "packs")
+    assert run(repository, NEW).since_ns
+    assert not repository.store.packs
+    came = more(repository, 1, 30)
+    report = run(repository, replace(NEW, read_data=DataSubset()))
+    assert (report.read_packs, report.pages, report.findings) == (2, 1, ())
+    assert repository.store.packs == came
+    run(repository, NEW)
+    assert not repository.store.packs
+    assert not run(repository, ALL).since_ns
+    assert repository.store.packs == names(repository, "packs")
+
+
+@pytest.mark.parametrize("kind", ["packs", "index", "snapshots"])
+@pytest.mark.parametrize("damage", [flip, "cut", "gone"])
+def test_damage_of_what_came_is_found_as_by_a_complete_check(repository, kind, damage):
+    run(repository, ALL)
+    before = names(repository, kind)
+    back_up(repository.for_client("host"), files(1, 31))
+    name = min(names(repository, kind) - before)
+    hurt(repository, kind, name, damage)
+    assert run(repository, NEW).findings == run(opened(repository, None), ALL).findings
+    # It is not taken for verified by the next one.
+    assert run(repository, NEW).findings == run(opened(repository, None), ALL).findings
+
+
+@pytest.mark.parametrize("kind", ["packs", "index", "snapshots"])
+@pytest.mark.parametrize("damage", [flip, "cut", "gone"])
+def test_damage_of_what_was_there_is_found_where_it_is_not_within_a_pack(repository, kind, damage):
+    run(repository, ALL)
+    name = min(names(repository, kind))
+    more(repository, 1, 32)
+    hurt(repository, kind, name, damage)
+    found, complete = run(repository, NEW).findings, run(opened(repository, None), ALL).findings
+    if (kind, damage) == ("packs", flip):
+        assert (found, len(complete)) == ((), 1)
+    else:
+        assert found == complete
+
+
+def hurt(repository, kind, name, damage):
+    path = path_of(repository, kind, name)
+    if damage == "gone":
+        os.unlink(path)
+    elif damage == "cut":
+        os.truncate(path, os.path.getsize(path) - 9)
+    else:
+        damage(repository, kind, name)
+
+
+def test_after_a_prune_new_packs_and_all_pages_are_checked(repository):
+    first = back_up(repository.for_client("host"), files(*range(50, 58)))
+    back_up(repository.for_client("host"), files(50))
+    run(repository, ALL)
+    before = names(repository, "packs")
+    repository.store.delete("snapshots", first.id)
+    prune(repository, STRICT, NullProgress())
+    came = names(repository, "packs") - before
+    report = run(repository, NEW)
+    assert report.since_ns
+    assert came
+    assert came <= repository.store.packs
+    assert (report.pages, report.findings) == (4, ())
+    run(repository, NEW)
+    assert not repository.store.packs
+
+
+def test_a_check_of_one_snapshot_or_with_findings_is_no_beginning(repository):
+    run(repository, replace(ALL, snapshot_ids=(min(names(repository, "snapshots")),)))
+    assert not run(repository, NEW).since_ns
+    other = opened(repository, repository.cache_folder + b"2")
+    flip(repository, "packs", min(names(repository, "packs")))
+    assert run(other, ALL).findings
+    assert not run(other, NEW).since_ns
+
+
+@pytest.mark.parametrize("seconds", [RECOUNT_SECONDS, -10])
+def test_all_is_verified_each_week(repository, monkeypatch, seconds):
+    run(repository, ALL)
+    assert run(repository, NEW).since_ns
+    now_ns = clock.now_ns() + seconds * SECOND_NS
+    monkeypatch.setattr(clock, "now_ns", lambda: now_ns)
+    assert not run(repository, NEW).since_ns
+
+
+def test_a_backup_during_a_check_is_checked_by_the_next(repository):
+    run(repository, ALL)
+    backup = TinyBackup(repository.for_client("host"))
+    backup.store(files(40))
+    run(repository, NEW)
+    came = names(repository, "packs")
+    backup.commit()
+    report = run(repository, NEW)
+    # Also the pack that no index object named before.
+    assert len(repository.store.packs) == 1 + len(names(repository, "packs") - came)
+    assert report.findings == ()
