@@ -15,11 +15,13 @@ from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import DamageError
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.check import CheckOptions, DataSubset, check
-from strongroom.engine.prune.growth import Growth
+from strongroom.engine.prune.growth import Growth, grown
 from strongroom.engine.prune.kept_outcome import RECOUNT_SECONDS, KeptOutcome, Listed
 from strongroom.engine.prune.prune import prune
 from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.repository.index.objects import write_index_object
 from strongroom.engine.repository.keys.owners import SHARED
+from strongroom.engine.repository.packs import read_footer
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.tombstones import write_tombstone
 from strongroom.engine.share.share import ShareOptions, share
@@ -226,6 +228,54 @@ def test_a_new_object_that_is_damaged_is_reported_as_by_a_count(repository, kind
     damaged(repository, kind)
     with pytest.raises(DamageError):
         run(repository)
+
+
+def described(repository, host, pack_ids, *, superseded=()):
+    """An index object in which a client says of packs that they are its own."""
+    client = writing(repository, host)
+    footers = []
+    for pack_id in pack_ids:
+        footer = read_footer(repository.store, repository.key, pack_id)
+        footers.append(msgspec.structs.replace(footer, owner=client.writer.client_id))
+    return write_index_object(
+        repository.store, client.key, client.writer.client_id, footers, superseded, client.cipher
+    )
+
+
+def test_a_client_that_names_packs_of_others_or_none_makes_a_prune_count(repository):
+    keep(repository)
+    old = [bytes.fromhex(info.name) for info in repository.store.list("packs")]
+    back_up(writing(repository), files(95))
+    new = {bytes.fromhex(info.name) for info in repository.store.list("packs")} - {*old}
+    expected = {
+        info.name: read_back(repository, info.name) for info in repository.store.list("snapshots")
+    }
+    for claimed in (old[:1], sorted(new)[:1], [*new, old[0]]):
+        name = described(repository, "liar", claimed)
+        kept = KeptOutcome(repository.for_all_clients(), "prune", (1.0, 0.0))
+        assert grown(repository.for_all_clients(), kept.earlier, kept.listed, STRICT) is None
+        repository.store.delete("index", name)
+    described(repository, "liar", [*new, *old])
+    for _ in range(3):
+        run(repository)
+    assert {one: read_back(repository, one) for one in expected} == expected
+
+
+def test_an_index_object_that_replaces_another_makes_a_prune_count(repository):
+    keep(repository)
+    (name, *_) = (info.name for info in repository.store.list("index"))
+    back_up(writing(repository), files(96))
+    described(repository, "host", [], superseded=(name,))
+    kept = KeptOutcome(repository.for_all_clients(), "prune", (1.0, 0.0))
+    assert grown(repository.for_all_clients(), kept.earlier, kept.listed, STRICT) is None
+
+
+def test_more_blocks_than_fit_into_memory_are_counted_in_parts(repository):
+    keep(repository)
+    back_up(writing(repository), files(*range(200, 220)))
+    assert not run(repository, replace(STRICT, memory_bytes=900)).counted_ns
+    back_up(writing(repository), files(221))
+    assert run(repository, replace(STRICT, memory_bytes=900)).counted_ns
 
 
 @pytest.mark.parametrize("seconds", [RECOUNT_SECONDS, -10])

@@ -20,6 +20,7 @@ from strongroom.engine.prune.kept_outcome import Listed, Margin, Outcome
 from strongroom.engine.prune.marking import parts_of_pages
 from strongroom.engine.prune.pack_usage import Keepers, PackUsage, measure_usage
 from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.prune.range_counts import BLOCK_BYTES
 from strongroom.engine.repository.client_readers import ClientReaders
 from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.index.live_blocks import LiveBlocks
@@ -80,7 +81,7 @@ def grown(
     if earlier.margin is None or growth is None:
         return None
     try:
-        measured = _measured(repository, growth)
+        measured = _measured(repository, growth, options.memory_bytes // BLOCK_BYTES)
     except Exception as error:
         if not is_of_one_object(error):
             raise
@@ -120,12 +121,19 @@ def grown(
     )
 
 
-def _measured(repository: Repository, growth: Growth) -> tuple[list[PackUsage], list[bytes]] | None:
-    """The usage of new packs, and the owner of each; None where others are described as well."""
+def _measured(
+    repository: Repository, growth: Growth, most_blocks: int
+) -> tuple[list[PackUsage], list[bytes]] | None:
+    """The usage of new packs, and the owner of each; None where others are described as well.
+
+    Or where so many blocks came that they are counted in parts.
+    """
     footers: list[PackFooter] = []
+    left = most_blocks
     for name in growth.index_objects:
         found = read_index_object(repository.store, repository.key, name, chunks=False)
-        if found.superseded:
+        left -= sum(footer.columns.block_count for footer in found.footers)
+        if found.superseded or left < 0:
             return None
         footers += found.footers
     # Each new pack once, and no other: not one of a job that runs, nor one that two clients claim.

@@ -36,7 +36,7 @@ from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.repository import Repository
 
-_BLOCK_BYTES: Final = 300
+BLOCK_BYTES: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Counting:
         store, key = repository.store, repository.key
         self._repository = repository
         self._marker = marker
-        self._blocks_at_once = max(1, memory_bytes // _BLOCK_BYTES)
+        self._blocks_at_once = max(1, memory_bytes // BLOCK_BYTES)
         self.names = [info.name for info in store.list("snapshots")]
         self.state = IndexState.read(store, key)
         # An unverified copy is no reason to remove another one.
@@ -165,7 +165,7 @@ def batches(usages: Iterable[PackUsage], memory_bytes: int) -> Iterator[list[Pac
     blocks = 0
     for usage in usages:
         blocks += usage.pack.block_count
-        if batch and blocks * _BLOCK_BYTES > memory_bytes:
+        if batch and blocks * BLOCK_BYTES > memory_bytes:
             yield batch
             batch, blocks = [], usage.pack.block_count
         batch.append(usage)
