@@ -28,6 +28,7 @@ from strongroom.engine.repository.keys.owners import SHARED, OwnerKeys
 from strongroom.engine.repository.packs import KIND_DATA, PackFooter, read_footer, read_owner
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.tombstones import read_tombstones
+from strongroom.engine.stores.at_once import read_each
 
 
 class ChunkGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -155,15 +156,17 @@ class StoredChunks:
         ids = np.frombuffer(present, np.dtype((np.void, OBJECT_NAME_SIZE)))[~known].tolist()
         notes = KeptNotes(self._repository.cache_folder, self._repository.writer, "packs")
         foreign: dict[bytes, bytes] = {}
-        for pack_id in sorted(ids):
-            if pack_id not in doomed and pack_id not in notes:
-                # Those of other clients are none of ours, and shared ones are indexed at once.
-                with contextlib.suppress(DamageError, UnknownFormatError):
-                    owner = read_owner(store, pack_id)
-                    if owner == self._repository.writer.client_id:
-                        footers.append(read_footer(store, key, pack_id))
-                    elif owner != SHARED:
-                        foreign[pack_id] = b""
+        names = [one.hex() for one in sorted(ids) if one not in doomed and one not in notes]
+        owners = read_each(store, names, lambda name: read_owner(store, bytes.fromhex(name)))
+        for name, owner in owners:
+            # Those of other clients are none of ours, and shared ones are indexed at once.
+            with contextlib.suppress(DamageError, UnknownFormatError):
+                if isinstance(owner, Exception):
+                    raise owner
+                if owner == self._repository.writer.client_id:
+                    footers.append(read_footer(store, key, bytes.fromhex(name)))
+                elif owner != SHARED:
+                    foreign[bytes.fromhex(name)] = b""
         notes.add(foreign, frozenset(ids))
         # After a power failure an index written early may name packs that were lost or truncated.
         # Their content is stored again: nothing refers to a pack that is missing or differs from
