@@ -10,13 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from kit.house_of_daemons import FINAL, HouseOfDaemons, wait_for
+from kit.prepared_jobs import JOB, comm_of
 
 ROUND_BYTES = 1_500_000
 # Between two kills, about; a run takes longer than that.
@@ -262,8 +262,4 @@ def test_a_restore_test_outlives_a_restart_of_the_storage_daemon(new_house):
 
 def own_job_processes(house: HouseOfDaemons) -> list[int]:
     """Of the director, with those that its job started."""
-    return [
-        process
-        for process in house.director.processes()
-        if b"own_jobs.job" in (Path("/proc") / str(process) / "cmdline").read_bytes()
-    ]
+    return [process for process in house.director.processes() if comm_of(process) == JOB]

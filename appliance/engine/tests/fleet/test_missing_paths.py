@@ -37,6 +37,11 @@ def test_a_missing_path_is_told_once_and_displaces_no_whole_snapshot(
         messages=MESSAGES.format(url=web.url),
         pool="Keep Last = 1",
         schedules=JOB.format(here=here, disk=disk),
+        periods=(
+            "director.notices.notice_service.LOOK_SECONDS=5",
+            "director.notices.notice_service.DELIVER_SECONDS=1",
+            "director.notices.delivery.GATHER_SECONDS=1",
+        ),
     )
 
     def told() -> list[tuple[str, str]]:

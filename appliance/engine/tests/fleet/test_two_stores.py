@@ -25,6 +25,11 @@ from strongroom.net.storage.place import open_network, parse_place
 SECOND = "offsite"
 COPY_JOB = "copy-short"
 FINAL = ("done", "incomplete", "failed", "cancelled")
+PERIODS = (
+    "director.director.FIRST_COPY_SECONDS=1",
+    "director.director.COPY_LOOK_SECONDS=2",
+    "director.runs.aftermath._FIRST_PAUSE_SECONDS=2",
+)
 STORAGE = """
 Storage {{ Name = offsite; Address = 127.0.0.1; Port = {port}; Password = x; Device = disk
   Media Type = File; Repository = "unix:{folder}/second/storage.sock"
@@ -44,6 +49,7 @@ class TwoStores(HouseOfDaemons):
             pool=f"Keep Within = 30 days; Copy To = {SECOND}",
             director_further=f'Appliance Key File = "{folder}/second.key"',
             schedules=STORAGE.format(port=self.second_port, folder=folder),
+            periods=PERIODS,
         )
         self.second_folder = folder / "second"
         self.second = DaemonProcess(

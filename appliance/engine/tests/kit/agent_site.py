@@ -14,6 +14,7 @@ from typing import Any
 from kit.appliance_keys import client_of
 from kit.ports import free_port
 from kit.prepared_commands import Process, start_command
+from kit.prepared_jobs import children_of
 from kit.small_director import SmallDirector
 from strongroom.agent.put_keys import keep_put_key
 from strongroom.engine.filesets.spec import FileSetInclude, FileSetSpec
@@ -225,8 +226,7 @@ class AgentSite:
         pending = [self.process.pid]
         while pending:
             try:
-                with open(f"/proc/{pending[0]}/task/{pending[0]}/children") as file:
-                    below = [int(word) for word in file.read().split()]
+                below = children_of(pending[0])
             except FileNotFoundError:
                 below = []
             pending = pending[1:] + below

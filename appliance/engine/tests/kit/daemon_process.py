@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kit.prepared_commands import Process, start_command
+from kit.prepared_jobs import children_of
 from kit.shifted_clock import ShiftedClock
 
 PATIENCE_SECONDS = 60.0
@@ -84,8 +85,7 @@ class DaemonProcess:
         found = [self.pid]
         for pid in found:
             try:
-                with open(f"/proc/{pid}/task/{pid}/children") as file:
-                    found += map(int, file.read().split())
+                found += children_of(pid)
             except (FileNotFoundError, ProcessLookupError):
                 continue
         return found

@@ -15,7 +15,7 @@ is what the last command wrote to standard error.
 
 `agent_further`: directives of the first agent. `like`: another house whose authority, certificates
 and (empty) repository are copied, which is quicker than making them. `catalog`: what the Catalog
-resource says, of PostgreSQL for instance.
+resource says, of PostgreSQL for instance. `periods`: see kit.prepared_commands.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kit.daemon_process import PATIENCE_SECONDS, DaemonProcess, wait_for
 from kit.faulty_link import FaultyLink
 from kit.house_configurations import AGENT_TEXT, DIRECTOR_TEXT, OF_CLIENT_TEXT, STORAGE_TEXT
 from kit.ports import free_port
-from kit.prepared_commands import run_for_text
+from kit.prepared_commands import PERIODS, run_for_text
 from kit.shifted_clock import LeapingClock, ShiftedClock
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.control.messages import OWN_HEADERS
@@ -73,6 +73,7 @@ class HouseOfDaemons:
         pool: str = "Keep Within = 30 days",
         schedules: str = "",
         device: str = "",
+        periods: Sequence[str] = (),
     ) -> None:
         """`device`: the Archive Device, if that is not the folder `repository`."""
         self.folder = folder
@@ -87,6 +88,7 @@ class HouseOfDaemons:
         self.pool = pool
         self.schedules = schedules
         self.messages = ""
+        self._periods = periods
         self._leaps = LeapingClock(folder, "house") if leaps else None
         self._like = like
         self._api: dict[str, httpx.Client] = {}
@@ -334,9 +336,9 @@ class HouseOfDaemons:
     # Making it.
 
     def _daemon(self, kind: str, name: str, has_clock: bool) -> DaemonProcess:
-        daemon = DaemonProcess(
-            kind, self.folder / f"{name}.conf", self.folder / f"{name}.log", self.environment
-        )
+        environment = {**self.environment, PERIODS: " ".join(self._periods)}
+        configuration, log = self.folder / f"{name}.conf", self.folder / f"{name}.log"
+        daemon = DaemonProcess(kind, configuration, log, environment)
         if has_clock:
             daemon.clock = ShiftedClock(self.folder, name)
         elif self._leaps is not None:

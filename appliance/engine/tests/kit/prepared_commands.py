@@ -8,6 +8,7 @@ command starts, of terminals and pipes start a real one.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib.util
 import marshal
@@ -25,11 +26,17 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NoReturn
 
+from kit.prepared_jobs import leave, prepare_jobs
+from kit.shifted_clock import CLOCK_FILE
+
 # Encodings are settled when Python starts, so the server's must be the command's.
 LOCALE: Final = "C.UTF-8"
 TIMEOUT_SECONDS: Final = 300
 _LARGEST_REQUEST: Final = 1 << 17
 _LARGEST_REPLY: Final = 32
+# In the environment of a daemon: "director.director.COPY_LOOK_SECONDS=2 ...", periods that a test
+# does not wait for. Only a prepared daemon knows it.
+PERIODS: Final = "PERIODS_OF_TESTS"
 _LOADED: Final = tuple(
     f"strongroom.{room}"
     for room in ("cli.commands", "cli.client.client", "engine", "sources", "config", "net")
@@ -37,7 +44,7 @@ _LOADED: Final = tuple(
 # Loaded when such a daemon is first wanted: most servers start none.
 _OF_DAEMONS: Final = {
     "agent": ("strongroom.agent",),
-    "director": ("strongroom.director.daemon", "alembic.command"),
+    "director": ("strongroom.director.daemon", "strongroom.director.own_jobs", "alembic.command"),
     "storage": ("strongroom.storage",),
 }
 
@@ -98,10 +105,11 @@ def start_command(
     """Start `strongroom WORDS`, in `folder` or where we are; the files are descriptors.
 
     With other settings of Python or of the loader in the environment, or in another locale, it
-    starts as usual.
+    starts as usual; the library that shifts clocks has a server of its own.
     """
+    preloaded = environment["LD_PRELOAD"] if CLOCK_FILE in environment else ""
     is_other_python = any(
-        name.startswith(("PYTHON", "LD_")) and os.environ.get(name) != value
+        name.startswith(("PYTHON", "LD_")) and value not in (os.environ.get(name), preloaded)
         for name, value in environment.items()
     )
     if environment.get("LC_ALL") != LOCALE or is_other_python:
@@ -121,7 +129,7 @@ def start_command(
         files = [nothing if given < 0 else given, output, messages, theirs.fileno()]
         # A process stays in the network in which it was started.
         network = os.readlink("/proc/thread-self/ns/net")
-        socket.send_fds(_server(os.getpid(), network), [request], files)
+        socket.send_fds(_server(os.getpid(), network, preloaded), [request], files)
         os.close(nothing)
     return PreparedProcess(words, ours)
 
@@ -172,14 +180,18 @@ def _content(descriptor: int) -> bytes:
 
 
 @cache
-def _server(_pid: int, _network: str) -> socket.socket:
+def _server(_pid: int, _network: str, preloaded: str) -> socket.socket:
     """The way to the server of this process and network; it ends when this end is closed."""
+    environment = {**os.environ, "LC_ALL": LOCALE, "OPENBLAS_NUM_THREADS": "1"}
+    if preloaded:
+        environment["LD_PRELOAD"] = preloaded
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
+            [sys.executable, "-m", "kit.prepared_commands", str(theirs.fileno())],
+            cwd=Path(__file__).parents[1],
             pass_fds=[theirs.fileno()],
-            env={**os.environ, "LC_ALL": LOCALE, "OPENBLAS_NUM_THREADS": "1"},
+            env=environment,
             stdin=subprocess.DEVNULL,
         )
     return ours
@@ -196,6 +208,14 @@ def _load(names: Sequence[str]) -> None:
                 importlib.import_module(module.name)
     gc.collect()
     gc.freeze()
+
+
+def _make_passphrases_cheap() -> None:
+    """Have new repositories open at once: a third of a second of computing for each try is right
+    against those who guess, and was more than all else that most commands of a test do."""
+    from strongroom.engine.repository.keys.wrapping import Argon2Cost
+
+    Argon2Cost.__init__.__defaults__ = (1024, 1, 1)
 
 
 def _serve(requests: socket.socket) -> None:
@@ -259,16 +279,26 @@ def _become(
         os.close(descriptor)
     os.environ.clear()
     os.environ.update(environment)
+    if CLOCK_FILE in os.environ:
+        ctypes.CDLL(None).find_shift()
+    for period in os.environ.pop(PERIODS, "").split():
+        name, _, value = period.partition("=")
+        module, _, constant = name.rpartition(".")
+        owner = importlib.import_module(f"strongroom.{module}")
+        setattr(owner, constant, type(getattr(owner, constant))(value))
     time.tzset()
     os.chdir(folder)
     sys.argv = ["strongroom", *words]
-    sys.exit(main())
+    if words and words[0] in ("agent", "director"):
+        prepare_jobs()
+    leave(main())
 
 
 if __name__ == "__main__":
-    # The folder of this file holds no modules for a command.
+    # The folder of tests has no modules for a command.
     del sys.path[0]
     # What multiprocessing prepares in its processes is then as after `python -m strongroom`.
     sys.modules[__name__].__spec__ = importlib.util.find_spec("strongroom.__main__")
     _load(_LOADED)
+    _make_passphrases_cheap()
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -36,7 +36,8 @@ static int moves_waits;
 static int (*real_cond)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
 static int (*real_sem)(sem_t *, clockid_t, const struct timespec *);
 
-__attribute__((constructor)) static void find_shift(void)
+/* When a program starts, and in a process that was forked to be one (kit.prepared_commands). */
+__attribute__((constructor)) void find_shift(void)
 {
     const char *path = getenv("SHIFTED_CLOCK_FILE");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;

@@ -7,15 +7,20 @@ operator. With a LeapingClock time has gone by: sleeps and timeouts end with it.
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import struct
 import subprocess
+import tempfile
 import time
+from functools import cache
 from pathlib import Path
 
 _SOURCE = Path(__file__).with_name("shifted_clock.c")
 _SECOND_NS = 1_000_000_000
 DAY_SECONDS = 86400
+# Names in the environment the file that says how wrong a clock is.
+CLOCK_FILE = "SHIFTED_CLOCK_FILE"
 
 
 def can_shift_clocks() -> bool:
@@ -23,20 +28,26 @@ def can_shift_clocks() -> bool:
     return shutil.which("cc") is not None
 
 
+@cache
+def _library() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="shifted-clock-"))
+    atexit.register(shutil.rmtree, folder)
+    library = folder / "shifted_clock.so"
+    command = ["cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC"]
+    subprocess.run([*command, "-o", str(library), str(_SOURCE), "-ldl"], check=True)
+    return library
+
+
 class ShiftedClock:
     """A clock whose error is in a file of `folder`; right until `set` says otherwise."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        library = folder / "shifted_clock.so"
-        if not library.exists():
-            command = ["cc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC"]
-            subprocess.run([*command, "-o", str(library), str(_SOURCE), "-ldl"], check=True)
         self._file = folder / f"{name}.clock"
         self._slept_seconds = 0.0
         self.set(0)
         self.environment = {
-            "LD_PRELOAD": str(library),
-            "SHIFTED_CLOCK_FILE": str(self._file),
+            "LD_PRELOAD": str(_library()),
+            CLOCK_FILE: str(self._file),
         }
 
     def set(self, ahead_seconds: float) -> None:
