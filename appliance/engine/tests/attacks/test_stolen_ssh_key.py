@@ -156,7 +156,7 @@ def test_the_key_starts_no_shell_and_reads_no_file(command, ssh):
         assert b"hostname" not in ended.stdout
 
 
-@pytest.mark.parametrize("way", ["folder", "ssh"])
+@pytest.mark.parametrize("way", ["folder", pytest.param("ssh", marks=pytest.mark.slow)])
 def test_a_false_copy_is_no_reason_for_the_owner_to_remove_a_true_one(
     thief, command, ssh, tree, way
 ):

@@ -20,7 +20,7 @@ from strongroom.engine.stores.place import place_of
 from strongroom.engine.stores.s3_client import S3Client
 
 
-@pytest.fixture(params=["s3", "sftp", "ssh"])
+@pytest.fixture(params=["s3", pytest.param("sftp", marks=pytest.mark.slow), "ssh"])
 def elsewhere(request, tmp_path):
     """The environment for a repository that is not in a folder."""
     if request.param == "s3":
@@ -131,7 +131,7 @@ def test_an_unchanged_backup_costs_a_handful_of_requests(command, elsewhere, tre
 FAR_MILLISECONDS = 250.0
 
 
-@pytest.fixture(params=["s3", "ssh"])
+@pytest.fixture(params=["s3", pytest.param("ssh", marks=pytest.mark.slow)])
 def near_and_far(request, tmp_path):
     """The environments for a repository beside us, and for the same far away."""
     if request.param == "s3":
@@ -205,7 +205,14 @@ def fall_when(link, has_begun):
 APPEND_ONLY = 'restrict,command="strongroom serve --append-only --path {}"'
 
 
-@pytest.mark.parametrize(("scheme", "rights"), [("sftp", ""), ("ssh", ""), ("ssh", APPEND_ONLY)])
+@pytest.mark.parametrize(
+    ("scheme", "rights"),
+    [
+        ("sftp", ""),
+        pytest.param("ssh", "", marks=pytest.mark.slow),
+        ("ssh", APPEND_ONLY),
+    ],
+)
 def test_a_backup_continues_when_its_server_is_back(command, tmp_path, tree, scheme, rights):
     for number in range(40):
         (tree / f"file{number}").write_bytes(os.urandom(1 << 20))

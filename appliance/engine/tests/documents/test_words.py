@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md's list of words is kept, and what checks it finds what it should."""
+"""What checks CONTRIBUTING.md's list of words finds what it should; `make lint` has it look."""
 
 import importlib.util
 import sys
@@ -20,10 +20,6 @@ def found(path, source):
         for rule in TABLE
         for match in rule.regex.finditer(text)
     ]
-
-
-def test_the_tree_has_none_of_the_words_to_avoid():
-    assert [f"{one.path}:{one.line}: {one.text!r}" for one in words.findings()] == []
 
 
 def test_messages_comments_documents_and_names_are_searched():

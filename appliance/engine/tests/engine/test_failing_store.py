@@ -98,16 +98,17 @@ def test_an_error_of_the_store_is_fatal_and_harmless(original, folder, job, numb
 
 
 # What makes the errors is the same in front of every place: a bucket, each object of which is a
-# request, shows with one number what a folder shows with three.
-@each_job
+# request, shows with one number and one job what a folder shows with all.
 @pytest.mark.parametrize(
-    "number",
+    ("job", "number"),
     [
-        errno.EIO,
-        pytest.param(errno.ENOSPC, marks=pytest.mark.slow),
-        pytest.param(errno.EROFS, marks=pytest.mark.slow),
+        pytest.param(job_prune, errno.EIO),
+        pytest.param(job_prune, errno.ENOSPC, marks=pytest.mark.slow),
+        pytest.param(job_prune, errno.EROFS, marks=pytest.mark.slow),
+        pytest.param(job_backup, errno.EIO, marks=pytest.mark.slow),
+        pytest.param(job_backup, errno.ENOSPC, marks=pytest.mark.slow),
+        pytest.param(job_backup, errno.EROFS, marks=pytest.mark.slow),
     ],
-    ids=errno.errorcode.get,
 )
 def test_an_error_of_a_bucket_is_fatal_and_harmless(in_bucket, folder, job, number):
     fail_everywhere(in_bucket, folder, job, number)

@@ -101,7 +101,7 @@ def loop(seconds: float, action: Callable[[int], object]) -> int:
         os._exit(status)
 
 
-@pytest.fixture(params=["folder", "bucket"])
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.slow)])
 def open_store(request) -> OpenStore:
     return open_folder if request.param == "folder" else request.getfixturevalue("open_bucket")
 

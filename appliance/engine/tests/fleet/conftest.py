@@ -12,7 +12,7 @@ from kit.house_of_daemons import SQLITE, HouseOfDaemons
 from kit.memory_folder import memory_folder
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def catalog(request: pytest.FixtureRequest) -> str:
     """What the Catalog resource of a house says."""
     if request.param == "sqlite":

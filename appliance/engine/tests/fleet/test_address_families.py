@@ -22,9 +22,9 @@ pytestmark = pytest.mark.skipif(bool(cannot_link_packets()), reason=cannot_link_
 @pytest.mark.parametrize(
     ("addresses", "dials"),
     [
-        pytest.param(IPV6_ADDRESSES, "agent", id="ipv6"),
+        pytest.param(IPV6_ADDRESSES, "agent", id="ipv6", marks=pytest.mark.slow),
         pytest.param(IPV6_ADDRESSES, "director", id="ipv6-dialled"),
-        pytest.param((NEAR_ADDRESS, FAR_ADDRESS), "agent", id="ipv4"),
+        pytest.param((NEAR_ADDRESS, FAR_ADDRESS), "agent", id="ipv4", marks=pytest.mark.slow),
     ],
 )
 def test_a_machine_joins_and_backs_up_over_one_family(

@@ -10,21 +10,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
+import pytest
 
 from kit.house_of_daemons import HouseOfDaemons
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.identities.identity import Identity
 
-CONNECTIONS = 1000
-DENIED = 300
-
 
 @contextmanager
-def attacked_by(house: HouseOfDaemons, name: str) -> Iterator[None]:
+def attacked_by(house: HouseOfDaemons, name: str, connections: int) -> Iterator[None]:
     """An attacker with the certificate of an agent, as another machine."""
     words = [sys.executable, "-m", "strongroom_bench.network.attacker", str(house.storage_port)]
     attacker = subprocess.Popen(
-        ["nice", "-n", "10", *words, str(house.folder / name / "identity"), str(CONNECTIONS)],
+        ["nice", "-n", "10", *words, str(house.folder / name / "identity"), str(connections)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -50,18 +48,23 @@ def status_of(pid: int) -> dict[str, int]:
     return found
 
 
-def test_another_clients_backup_ends_while_one_agent_takes_all_it_can(new_house):
+@pytest.mark.parametrize(
+    ("connections", "denied_requests"), [(250, 40), pytest.param(1000, 300, marks=pytest.mark.slow)]
+)
+def test_another_clients_backup_ends_while_one_agent_takes_all_it_can(
+    new_house, connections, denied_requests
+):
     house = new_house("web1", "web2")
     chance = random.Random(8)
     files = {f"{n}": chance.randbytes(20_000) for n in range(200)}
     house.write_files("web1", files)
     log_before = len(house.storage.log)
-    with attacked_by(house, "web2"):
+    with attacked_by(house, "web2", connections):
         context = client_context(Identity.load(str(house.folder / "web2" / "identity")))
         with httpx.Client(
             base_url=f"https://127.0.0.1:{house.director_port}/api/v1", verify=context
         ) as denied:
-            for number in range(DENIED):
+            for number in range(denied_requests):
                 assert denied.get(f"/runs/{number:032x}").status_code == 403
         run = house.run("nightly-web1")
         taken = status_of(house.storage.pid)

@@ -170,7 +170,7 @@ def valid_now(folder: Path) -> bool:
 @pytest.mark.parametrize(
     ("days", "is_restarted"),
     [
-        pytest.param(100, True, id="ahead-at-its-start"),
+        pytest.param(100, True, id="ahead-at-its-start", marks=pytest.mark.slow),
         pytest.param(-100, False, id="behind-while-it-runs"),
         pytest.param(100, False, id="ahead-while-it-runs", marks=pytest.mark.slow),
         pytest.param(-100, True, id="behind-at-its-start", marks=pytest.mark.slow),

@@ -39,7 +39,7 @@ def assert_ended_well(house: HouseOfDaemons, run_id: str, contents: int) -> None
     house.maintain("check", "--read-data")
 
 
-@pytest.mark.parametrize("mode", ["tls", "off"])
+@pytest.mark.parametrize("mode", ["tls", pytest.param("off", marks=pytest.mark.slow)])
 def test_a_storage_link_that_drops_stalls_and_half_closes_only_delays(new_house, mode):
     # Slow enough for all three to come while it sends, on a busy machine too.
     house = new_house(

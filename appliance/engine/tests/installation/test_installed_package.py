@@ -42,7 +42,12 @@ def test_nothing_of_the_benchmark_is_installed(wheel):
     assert not [name for name in names if "bench" in name or "suites" in name]
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+def some(quick, names):
+    """Each is a start of the program: those that are not quick run at night."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", some(("agent", "backup", "director", "mount"), sorted(COMMANDS)))
 def test_every_command_shows_its_help(installed, tmp_path, name):
     done = installed.run(name, "--help", home=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -66,7 +71,7 @@ def test_a_bucket_without_an_access_key_names_what_finds_others(installed, tmp_p
     assert "[missing-part]" in line
 
 
-@pytest.mark.parametrize("command", ASKING_A_DIRECTOR)
+@pytest.mark.parametrize("command", some(("status", "watch 0a1b"), ASKING_A_DIRECTOR))
 def test_a_console_command_gets_as_far_as_the_connection(installed, tmp_path, command):
     address = f"https://127.0.0.1:{free_port()}"
     done = installed.run(*command.split(), "--director", address, home=tmp_path)

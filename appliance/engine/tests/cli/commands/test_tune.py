@@ -112,6 +112,7 @@ def test_over_a_link_the_way_of_the_connection_is_a_knob(command, tree, place):
     assert found["conditions"][0]["knobs"] == {}
 
 
+@pytest.mark.slow
 def test_over_a_thin_link_less_is_backed_up_each_time(command, tmp_path, place):
     """100 runs of what nothing shrinks fit into the time, at the rate of the link."""
     folder = tmp_path / "media"

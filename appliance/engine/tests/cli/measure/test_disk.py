@@ -58,7 +58,7 @@ def test_the_test_file_is_bounded(tmp_path):
 
 def test_every_depth_and_block_size_is_measured(tmp_path):
     steps = []
-    disk = measure_disk(str(tmp_path), 1, steps.append)
+    disk = measure_disk(str(tmp_path), 0.2, steps.append)
     assert tuple(one.depth for one in disk.random_reads) == DEPTHS
     assert all(one.reads_per_second > 0 for one in disk.random_reads)
     assert all(0 < one.p50_us <= one.p95_us <= one.p99_us for one in disk.random_reads)
