@@ -86,6 +86,10 @@ def count(repository, options=STRICT):
     return prune(bare, replace(options, dry_run=True), NullProgress())
 
 
+def names(repository, kind):
+    return {info.name for info in repository.store.list(kind)}
+
+
 def writing(repository, host="host"):
     return repository.for_client(host)
 
@@ -325,6 +329,44 @@ def test_a_forged_note_of_an_earlier_state_removes_nothing(repository):
     assert report.removed_packs
     assert {name: read_back(repository, name) for name in left[1:]} == expected
     assert not check(repository, CheckOptions(read_data=DataSubset()), NullProgress()).findings
+
+
+class Killed(BaseException):
+    """Nothing handles it, as nothing handles a kill."""
+
+
+def test_a_prune_of_what_came_that_is_killed_anywhere_leaves_a_repository_as_it_was(
+    repository, tmp_path
+):
+    keep(repository)
+    cache = os.fsdecode(repository.cache_folder)
+    made = back_up(writing(repository), files(1, 73))
+    shutil.copytree(cache, tmp_path / "kept")
+    objects = {kind: names(repository, kind) for kind in ("packs", "index", "snapshots")}
+    for number in range(1, 200):
+
+        def kill(count, at=number):
+            if count == at:
+                raise Killed
+
+        shutil.rmtree(cache)
+        shutil.copytree(tmp_path / "kept", cache)
+        store = PassingStore(LocalStore(repository.store.location), kill)
+        key = repository.for_all_clients().key
+        try:
+            killed = Repository(store, repository.config, key, cache_folder=os.fsencode(cache))
+            prune(killed, STRICT, NullProgress())
+        except Killed:
+            pass
+        else:
+            break
+        # The lease of one that is gone is that of a process of this machine.
+        for lease in list(repository.store.list("leases")):
+            repository.store.delete("leases", lease.name)
+        assert {kind: names(repository, kind) for kind in objects} == objects
+        assert run(repository).counted_ns
+    assert 20 < number < 199
+    assert read_back(repository, made.id) == files(1, 73)
 
 
 LOOSE = replace(STRICT, repack_below=0.8, max_unused=0.3)
