@@ -27,7 +27,7 @@ KNOBS = "      # Knobs of the engine, made from its table by `make roles`.\n"
 END_OF_KNOBS = "      # End of the knobs.\n"
 TABLE = PROJECT / "meta/variables.yml"
 # Columns of the table that argument specs of Ansible do not have.
-OWN_COLUMNS = ("minimum", "maximum", "form", "sets", "in_force", "travels", "holds")
+OWN_COLUMNS = ("minimum", "maximum", "form", "sets", "in_force", "travels", "holds", "local")
 
 
 class OnOneLine(list):
@@ -72,6 +72,7 @@ def directives() -> str:
     sys.path.insert(0, str(PROJECT / "appliance/engine/src"))
     from strongroom.config.table.schema import schema
     from strongroom.config.table.types import OPTION_KEYWORDS, OWN_KEYWORDS
+    from strongroom.config.values.notice_events import NOTICE_MAY, NOTICE_NEEDS
 
     resources, blocks = schema().components["director"].resources, schema().blocks
     found: dict[str, dict[str, Any]] = {}
@@ -86,6 +87,11 @@ def directives() -> str:
                 kinds.setdefault("words", {})[spec.shown_name] = OnOneLine(words)
             else:
                 kinds.setdefault(kind, OnOneLine()).extend([spec.shown_name, *spec.aliases])
+    names = {attribute: spec.shown_name for attribute, spec in blocks["Notify"].by_attribute.items()}
+    found["Notify"]["needs"] = {
+        kind: OnOneLine([[names[one] for one in either] for either in needed]) for kind, needed in NOTICE_NEEDS.items()
+    }
+    found["Notify"]["may"] = {kind: OnOneLine([names[one] for one in may]) for kind, may in NOTICE_MAY.items()}
     dumped = yaml.dump(found, Dumper=SpecsDumper, sort_keys=False, width=LINE - 10)
     return (
         "# Made from the engine's table of directives by `make roles`.\n# yamllint disable rule:indentation\n" + dumped

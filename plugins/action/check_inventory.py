@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import yaml
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
@@ -40,8 +42,11 @@ class ActionModule(ActionBase):
         hosts = {host: variables_of(hostvars, host) for host in names}
         directives = yaml.safe_load(TABLE.with_name("directives.yml").read_text(encoding="utf-8"))
         inventory = Inventory(roles, directives, hosts, task_vars["groups"])
+        faults = inventory.check()
+        asked = {role: roles[role]["options"] for role in self._task.args.get("sources") or ()}
+        inventory.sources(asked, self._is_there)
         places = Places(task_vars, hostvars, set(load_extra_vars(self._loader)))
-        faults = joined(inventory.check(), places)
+        faults = joined(faults, places)
         for line in lines(faults):
             Display().display(line, color="red")
         if faults:
@@ -51,6 +56,13 @@ class ActionModule(ActionBase):
         else:
             result["digests"] = digests(roles, hostvars, names)
         return result
+
+    def _is_there(self, path, kind):
+        try:
+            found = Path(self._find_needle("files", os.path.expanduser(path)))
+        except AnsibleError:
+            return False
+        return found.is_dir() if kind == "folder" else found.is_file()
 
 
 def digests(roles, hostvars, names):

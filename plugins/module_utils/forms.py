@@ -133,7 +133,14 @@ def absolute_or_bucket(given):
     """Where a repository is: a folder, or a bucket of an object store."""
     if not given.startswith("s3:"):
         return absolute(given)
-    return text(given) or ("" if re.match("s3:(//)?[^/]", given) else "names no bucket: s3://BUCKET/PREFIX")
+    problem = text(given)
+    if problem or "@" in given:
+        return problem or "has an access key, which others could see: strongroom_appliance_store_keys takes it"
+    # s3:HOST/BUCKET/PREFIX, s3:URL/BUCKET/PREFIX and s3://BUCKET/PREFIX.
+    path = re.sub(r"s3:(//|https?://[^/]*/|[^/]*/)", "", given, count=1).partition("?")[0]
+    bucket = re.split("/", path, maxsplit=1)[0]
+    good = re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]", bucket)
+    return "" if good else "names no bucket: s3://BUCKET/PREFIX"
 
 
 def device(given):

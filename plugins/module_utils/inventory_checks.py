@@ -13,7 +13,7 @@ import json
 import re
 from collections import namedtuple
 
-from ansible_collections.strongroom.backup.plugins.module_utils import forms
+from ansible_collections.strongroom.backup.plugins.module_utils import forms, notice_checks
 from ansible_collections.strongroom.backup.plugins.module_utils.run_directive import run_step_days
 
 # What is wrong, as the end of a sentence that begins with the variable and its value.
@@ -29,7 +29,7 @@ KINDS_OF_DIRECTIVES = {
     "boolean": {"type": "str", "choices": ["yes", "no", "true", "false", "1", "0"]},
     "duration": {"type": "str", "form": "duration"},
     "speed": {"type": "str", "form": "rate"},
-    "text": {"type": "str"},
+    "text": {"type": "str", "form": "text"},
 }
 LONGEST_ADVICE = 60
 # A text that YAML takes as it is, also in brackets.
@@ -164,8 +164,12 @@ def _wrong_dictionary(value, option, name):
         yield from _wrong_directives(value, option, name)
         return
     if options is None:
-        for key in value:
+        for key, one in value.items():
             problem = forms.FORMS[option["form"]](str(key)) if "form" in option else ""
+            if not problem and (isinstance(one, (list, dict, tuple, bool)) or one is None or str(one).strip() == ""):
+                problem = "is neither a number nor a text"
+            if not problem:
+                problem = forms.text(str(one))
             if problem:
                 yield "." + str(key), problem
         return
@@ -223,6 +227,7 @@ class Inventory:
     def __init__(self, roles, directives, hosts, groups):
         self.hosts = hosts
         self.groups = groups
+        self.directives = directives
         self.options = {name: option for role in roles.values() for name, option in role["options"].items()}
         know_directives(self.options, directives)
         self.exports = {name for role in roles.values() for name in role.get("exports", ())}
@@ -290,6 +295,7 @@ class Inventory:
             self._unique(host, name, [one["name"] for one in self._named(host, name) or ()])
         self._groups(host, named)
         self._retention(host, named)
+        self._notices(host)
         self._reachable(host)
 
     def _named(self, host, variable):
@@ -310,6 +316,46 @@ class Inventory:
             if name.lower() in seen:
                 self.add(host, variable, "has the name %s twice" % name)
             seen.add(name.lower())
+
+    def sources(self, roles, is_there):
+        """Add faults of where packages and files come from: what these roles read on the machine that runs Ansible.
+
+        roles: role -> options. is_there: whether a path is there, as a "file" or a "folder".
+        """
+        users = {"engine": ("appliance", "agents")}
+        for role, options in roles.items():
+            for host in dict.fromkeys(one for group in users.get(role, ("appliance",)) for one in self.members(group)):
+                unused = self._packages(host) if role == "engine" else self._served(host) if role == "appliance" else ()
+                for name, option in options.items():
+                    value = self.get(host, name)
+                    if "local" not in option or name in unused or value in (UNKNOWN, "") or "://" in value:
+                        continue
+                    if not is_there(value, option["local"]):
+                        self.add(host, name, "is not a %s of the machine that runs Ansible" % option["local"], value)
+
+    def _packages(self, host):
+        """Check where a host's packages come from; the variables that are not used there."""
+        pyz, repository, files, key = (
+            "strongroom_engine_" + name for name in ("pyz", "repository", "files", "repository_key")
+        )
+        given = {name: self.get(host, name) for name in (pyz, repository, files, key)}
+        if self.get(host, "strongroom_install_method") == "pyz":
+            if given[pyz] == "":
+                self.add(host, pyz, "is not set: strongroom_install_method is pyz, so name the file strongroom.pyz")
+            return (files, key)
+        if given[files] not in (UNKNOWN, ""):
+            if given[repository] not in (UNKNOWN, ""):
+                self.add(host, files, "and strongroom_engine_repository are both set; keep one", given[files])
+            return (pyz, key)
+        if given[key] == "" and given[files] == "":
+            self.add(host, key, "is not set: name the file of the public key that must have signed the packages")
+        return (pyz,)
+
+    def _served(self, host):
+        served, key = self.get(host, "strongroom_appliance_packages"), "strongroom_appliance_packages_key"
+        if served is not UNKNOWN and re.match("https?://", served) and self.get(host, key) == "":
+            self.add(host, key, "is not set: strongroom_appliance_packages is an address, which needs it")
+        return ()
 
     def _groups(self, host, named):
         kinds = (
@@ -341,6 +387,21 @@ class Inventory:
                     text = "keeps %d days, and the schedule %s of the group %s backs up every %d days"
                     values = (days, group["schedule"], group["name"], step)
                     self.add(host, "strongroom_retention", text % values, rules["name"])
+
+    def _notices(self, host):
+        mail, notices = self.get(host, "strongroom_mail"), self._named(host, "strongroom_notices")
+        if mail is not UNKNOWN:
+            for place, value, text in notice_checks.wrong_mail(mail):
+                self.add(host, "strongroom_mail", text, value, place)
+        if mail is UNKNOWN or notices is None:
+            return
+        has_server = notice_checks.Directives(mail).has("SMTP Server")
+        for number, one in enumerate(notices, 1):
+            if "type" not in one:
+                continue
+            given = (one["type"], one.get("directives", {}), self.directives["Notify"], has_server)
+            for place, value, text in notice_checks.wrong_notice(*given):
+                self.add(host, "strongroom_notices", text, value, "[%d]%s" % (number, place and ".directives" + place))
 
     def _reachable(self, host):
         """An address of the appliance that clients on other hosts can use."""

@@ -17,7 +17,14 @@ description:
   - A value that needs facts of a host is checked by the role that uses it.
 author:
   - Strongroom (@strongroom)
-options: {}
+options:
+  sources:
+    description:
+      - Roles whose packages and files, which the machine that runs Ansible has, must be there.
+    type: list
+    elements: str
+    choices: [engine, appliance, monitoring]
+    default: []
 attributes:
   check_mode:
     description: Only looks, so check mode is the same.

@@ -138,6 +138,52 @@ def test_what_the_appliance_has_must_fit_together(fleet):
     }
 
 
+def test_what_roles_read_on_this_machine_must_be_there(fleet, tmp_path):
+    """Before the first host is reached; `validate.yml` alone needs none of it."""
+
+    def listed():
+        _code, output = fleet.play("site.yml")
+        return {match["text"].split()[0].rstrip(":") for match in map(LINE.match, output.splitlines()) if match}
+
+    key, folder = tmp_path / "key.asc", tmp_path / "apt"
+    fleet.write("group_vars/all.yml", strongroom_engine_repository_key=str(key))
+    fleet.write("group_vars/appliance.yml", strongroom_appliance_packages=str(folder))
+    assert fleet.faults() == set()
+    assert listed() == {"strongroom_engine_repository_key", "strongroom_appliance_packages"}
+    key.write_text("")
+    folder.mkdir()
+    assert listed() == set()
+    fleet.write("host_vars/vault.yml", strongroom_appliance_packages="https://packages.example.org/apt")
+    fleet.write("host_vars/vault.yml", strongroom_appliance_store_keys="keys.yml")
+    fleet.write("host_vars/db1.yml", strongroom_install_method="pyz")
+    fleet.write("host_vars/db2.yml", strongroom_engine_repository_key="")
+    fleet.write("host_vars/web1.yml", strongroom_engine_files="/", strongroom_engine_repository="http://192.0.2.1/apt")
+    assert listed() == {
+        "strongroom_appliance_packages_key",
+        "strongroom_appliance_store_keys",
+        "strongroom_engine_pyz",
+        "strongroom_engine_repository_key",
+        "strongroom_engine_files",
+    }
+
+
+def test_notices_that_the_director_would_refuse_are_listed(fleet):
+    fleet.write(
+        "host_vars/vault.yml",
+        strongroom_mail={"SMTP Server": "mail.example.org"},
+        strongroom_notices=[
+            {"name": "ann", "type": "Mail", "directives": {"To": "no address", "Digest At": "29:00"}},
+            {"name": "chat", "type": "Slack"},
+        ],
+    )
+    assert {variable for _hosts, variable, _place in fleet.faults()} == {
+        "strongroom_mail",
+        "strongroom_notices[1].directives.To",
+        "strongroom_notices[1].directives.Digest",
+        "strongroom_notices[2]",
+    }
+
+
 def test_a_fault_hides_no_other(fleet):
     fleet.write("host_vars/db1.yml", strongroom_agent_group="databses")
     fleet.write(

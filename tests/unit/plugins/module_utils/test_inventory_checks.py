@@ -25,6 +25,21 @@ VALUES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, True, None, "", " ", "1\n2"])
+def test_a_kernel_setting_is_a_number_or_a_text(value):
+    for name in ("strongroom_kernel_settings", "strongroom_hardening_kernel_settings"):
+        places = [place for place, _text in wrong_value({"net.core.somaxconn": value}, OPTIONS[name], name)]
+        assert places == [".net.core.somaxconn"]
+        assert not list(wrong_value({"net.ipv4.tcp_rmem": "4096 87380 6291456"}, OPTIONS[name], name))
+
+
+@pytest.mark.parametrize(
+    "place", ["/srv/x", "s3://bucket/a/b?endpoint=https://h", "s3:host/bucket", "s3:https://h:9000/bucket/a"]
+)
+def test_a_place_of_backups_is_a_folder_or_a_bucket(place):
+    assert not list(wrong_value(place, OPTIONS["strongroom_appliance_repository"], "it"))
+
+
 @pytest.mark.parametrize("name", sorted(OPTIONS))
 def test_advice_is_good(name):
     option = OPTIONS[name]
@@ -51,6 +66,8 @@ def test_advice_is_good(name):
         ("strongroom_groups", {"a": 1}, "is not a list; write [{name: ..., schedule: ..., retention: ...}]"),
         ("strongroom_kernel_settings", ["a"], "is not a dictionary; write {NAME: ...}"),
         ("strongroom_maximum_bandwidth", True, "is not a text"),
+        ("strongroom_appliance_repository", "s3://bad bucket/x", "names no bucket: s3://BUCKET/PREFIX"),
+        ("strongroom_appliance_repository", "s3:s3.example.org/", "names no bucket: s3://BUCKET/PREFIX"),
         ("strongroom_agent_group", None, "has no value"),
         ("strongroom_metrics_file", None, 'has no value; write "" for an empty one'),
     ],
@@ -86,7 +103,7 @@ def test_of_directives_it_refuses_what_the_engine_refuses():
         (place, name, value)
         for place, kinds in DIRECTIVES.items()
         for kind, names in kinds.items()
-        if kind != "text"
+        if kind not in ("text", "needs", "may")
         for name in [*names, "Wrong"]
         for value in DIRECTIVE_VALUES
     ]

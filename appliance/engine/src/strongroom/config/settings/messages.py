@@ -18,7 +18,7 @@ from strongroom.config.model import Resource
 from strongroom.config.settings.findings import Findings
 from strongroom.config.settings.reading import settings_of
 from strongroom.config.values.forms import Destination
-from strongroom.config.values.notice_events import chosen_events
+from strongroom.config.values.notice_events import NOTICE_MAY, NOTICE_NEEDS, chosen_events
 
 SMTP_PORTS: Final = {"StartTLS": 587, "TLS": 465, "None": 25}
 _HOURS, _MINUTES = 24, 60
@@ -38,24 +38,6 @@ _SANDBOX: Final = (
     "cannot deliver from within the sandbox of the director's unit (NoNewPrivileges); set SMTP "
     "Server"
 )
-# Type of a Notify block -> what it needs, each as alternatives, and what it may have.
-_WEB: Final = (("url", "url_file"),)
-_NEEDS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
-    "mail": (("to",),),
-    "webhook": _WEB,
-    "slack": (("url_file",),),
-    "matrix": (*_WEB, ("token_file",), ("room",)),
-    "ntfy": _WEB,
-    "gotify": (*_WEB, ("token_file",)),
-    "command": (("command",),),
-}
-_MAY: Final[dict[str, tuple[str, ...]]] = {
-    "webhook": ("token_file", "ca_file"),
-    "slack": ("ca_file",),
-    "matrix": ("ca_file",),
-    "ntfy": ("token_file", "ca_file"),
-    "gotify": ("ca_file",),
-}
 _PARTICULAR: Final = ("to", "url", "url_file", "token_file", "room", "command", "ca_file")
 
 
@@ -285,13 +267,13 @@ def _check_notify(
         error("it needs a Type")
         return
     shown = {one: block.spec.by_attribute[one].shown_name for one in _PARTICULAR}
-    for needed in _NEEDS[kind]:
+    for needed in NOTICE_NEEDS[kind]:
         given = [one for one in needed if block.is_set(one)]
         if len(given) != 1:
             choice = " or ".join(shown[one] for one in needed)
             more = ", not both" if given else ""
             error(f"Type {block.text('type')} needs {choice}{more}", *given)
-    allowed = {*(one for needed in _NEEDS[kind] for one in needed), *_MAY.get(kind, ())}
+    allowed = {*(one for needed in NOTICE_NEEDS[kind] for one in needed), *NOTICE_MAY.get(kind, ())}
     for attribute in _PARTICULAR:
         if block.is_set(attribute) and attribute not in allowed:
             error(f"{shown[attribute]} has no effect with Type {block.text('type')}", attribute)

@@ -12,6 +12,24 @@ from typing import Final, Literal, NamedTuple
 Severity = Literal["warning", "error"]
 # While it lasts it is reported again so often, to each destination in one message.
 AGAIN: Final = "once a week"
+# Type of a Notify block -> what it needs, each as alternatives, and what it may have.
+_WEB: Final = (("url", "url_file"),)
+NOTICE_NEEDS: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "mail": (("to",),),
+    "webhook": _WEB,
+    "slack": (("url_file",),),
+    "matrix": (*_WEB, ("token_file",), ("room",)),
+    "ntfy": _WEB,
+    "gotify": (*_WEB, ("token_file",)),
+    "command": (("command",),),
+}
+NOTICE_MAY: Final[dict[str, tuple[str, ...]]] = {
+    "webhook": ("token_file", "ca_file"),
+    "slack": ("ca_file",),
+    "matrix": ("ca_file",),
+    "ntfy": ("token_file", "ca_file"),
+    "gotify": ("ca_file",),
+}
 
 
 class ConditionKind(NamedTuple):
