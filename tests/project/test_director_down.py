@@ -25,6 +25,8 @@ def play(tmp_path):
         systemctl.write_text(f"#!/bin/sh\nprintf 'UnitFileState=enabled\\nActiveState={state}\\n'\n")
         systemctl.chmod(0o755)
         groups = {
+            # A file that is there.
+            "all": {"vars": {"strongroom_engine_repository_key": __file__}},
             "appliance": {"hosts": {"vault": HERE}},
             "agents": {"hosts": {"web1": HERE, "db1": HERE}, "vars": {"strongroom_agent_group": "servers"}},
         }

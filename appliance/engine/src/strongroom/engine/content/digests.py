@@ -9,8 +9,9 @@ bytes, so that any store can verify what it holds.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from blake3 import blake3
 from typing_extensions import Buffer
@@ -22,6 +23,7 @@ BLOCK_ID_SIZE = 24
 # A block id as 64-bit words, for tables of many.
 BLOCK_ID_WORDS = BLOCK_ID_SIZE // 8
 OBJECT_NAME_SIZE = 32
+_OBJECT_NAME: Final = re.compile("[0-9a-f]{64}")
 
 
 class Signature(Protocol):
@@ -67,7 +69,7 @@ def object_name(data: Buffer) -> str:
 
 def is_object_name(name: str) -> bool:
     """Whether `object_name` could have given `name`."""
-    return len(name) == 2 * OBJECT_NAME_SIZE and set(name) <= set("0123456789abcdef")
+    return _OBJECT_NAME.fullmatch(name) is not None
 
 
 def new_signature(name: str) -> Signature:
