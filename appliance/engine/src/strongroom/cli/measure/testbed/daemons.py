@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -55,6 +55,11 @@ def usage_of(pid: int) -> ProcessUsage:
     )
 
 
+def _accepts(family: socket.AddressFamily, address: tuple[str, int] | str) -> bool:
+    with socket.socket(family) as probe:
+        return not probe.connect_ex(address)
+
+
 class Daemon:
     """A program that runs until `stop`; a context manager."""
 
@@ -84,14 +89,20 @@ class Daemon:
 
     def await_port(self, port: int) -> None:
         """Wait until it listens on loopback. Raises DaemonError."""
+        self._await(lambda: _accepts(socket.AF_INET, ("127.0.0.1", port)), f"port {port}")
+
+    def await_socket(self, path: Path) -> None:
+        """Wait until it listens on a Unix socket. Raises DaemonError."""
+        self._await(lambda: _accepts(socket.AF_UNIX, str(path)), str(path))
+
+    def _await(self, listens: Callable[[], bool], where: str) -> None:
         until = clock.elapsed_seconds() + START_SECONDS
         while clock.elapsed_seconds() < until:
-            with socket.socket() as probe:
-                if not probe.connect_ex(("127.0.0.1", port)):
-                    return
+            if listens():
+                return
             self.require_alive()
             time.sleep(0.05)
-        raise DaemonError(f"{self._command[0]} does not listen on port {port}")
+        raise DaemonError(f"{self._command[0]} does not listen on {where}")
 
     def require_alive(self) -> None:
         """Raise DaemonError if it has ended."""

@@ -72,6 +72,8 @@ class Vault:
     def __enter__(self) -> Self:
         try:
             self.daemon.await_port(self.port)
+            # It opens this one later.
+            self.daemon.await_socket(self.socket)
             self.maintain("init")
             self.maintain("key", "export-put", "--client", "web1", str(self.put_key))
             key = import_key(self.put_key.read_text())
