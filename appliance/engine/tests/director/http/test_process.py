@@ -14,7 +14,7 @@ import pytest
 from kit.damaged_file import damage_pages
 from kit.director_server import CONFIGURATION, PATIENCE_SECONDS, RunningDirector
 from kit.ports import free_port
-from kit.prepared_commands import LOCALE, start_command
+from kit.prepared_commands import LOCALE, run_for_text, start_command
 from strongroom.base import clock
 from strongroom.base.errors import CatalogDamagedError, CatalogUnavailableError
 
@@ -30,8 +30,11 @@ def prepared(tmp_path, director):
 
 
 def words(prepared, *more):
-    place = str(prepared.configuration_file)
-    return [sys.executable, "-m", "strongroom", "director", "--config", place, *more]
+    return ["director", "--config", str(prepared.configuration_file), *more]
+
+
+def run(prepared, *more):
+    return run_for_text(words(prepared, *more), os.environ)
 
 
 class Process:
@@ -39,7 +42,7 @@ class Process:
         self.log = prepared.folder / "log"
         with self.log.open("ab") as output:
             self.process = start_command(
-                ["director", "--config", str(prepared.configuration_file), "--foreground", *more],
+                words(prepared, "--foreground", *more),
                 {**os.environ, "LC_ALL": LOCALE},
                 output.fileno(),
                 output.fileno(),
@@ -140,26 +143,23 @@ def is_open(port):
 
 
 def test_check_says_what_it_would_do_and_what_is_wrong(prepared):
-    done = subprocess.run(
-        words(prepared, "--check"), capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run(prepared, "--check")
+    assert done.returncode == 0
     assert done.stdout == f"director boss would listen on 127.0.0.1 port {prepared.port}\n"
     prepared.configure(prepared.configuration.replace("Pool = short", "Pool = none"))
-    done = subprocess.run(
-        words(prepared, "--check"), capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run(prepared, "--check")
     assert done.returncode == 40
     assert "none" in done.stderr
 
 
 def test_check_says_that_a_port_may_not_be_used_but_not_that_it_is_in_use(prepared, process):
     """A daemon that runs has its port; a unit allows one port, and a user those above 1023."""
-    subprocess.run(words(prepared, "--check"), capture_output=True, timeout=60, check=True)
+    assert run(prepared, "--check").returncode == 0
     prepared.configure(prepared.configuration.replace(f"Port = {prepared.port}", "Port = 1023"))
     assert "Port = 1023" in prepared.configuration
     without = ["setpriv", "--bounding-set", "-net_bind_service"]
     done = subprocess.run(
-        [*without, *words(prepared, "--check")],
+        [*without, sys.executable, "-m", "strongroom", *words(prepared, "--check")],
         capture_output=True,
         text=True,
         timeout=60,
@@ -170,7 +170,7 @@ def test_check_says_that_a_port_may_not_be_used_but_not_that_it_is_in_use(prepar
 
 
 def test_an_address_that_is_taken_is_told(prepared, process):
-    done = subprocess.run(words(prepared), capture_output=True, text=True, timeout=60, check=False)
+    done = run(prepared)
     assert done.returncode == 71
     assert f"cannot listen on 127.0.0.1 port {prepared.port}" in done.stderr
     assert "Traceback" not in done.stderr
@@ -178,7 +178,7 @@ def test_an_address_that_is_taken_is_told(prepared, process):
 
 def test_a_certificate_of_another_name_is_refused_at_the_start(prepared):
     prepared.house.authority.issue_identity(str(prepared.folder / "boss"), "chief", "director")
-    done = subprocess.run(words(prepared), capture_output=True, text=True, timeout=60, check=False)
+    done = run(prepared)
     assert done.returncode == 33
     assert "this director is 'boss'" in done.stderr
 
@@ -194,7 +194,7 @@ def test_another_key_in_place_of_the_appliance_key_is_refused(prepared, kind):
     key = repository.restore_key if kind == "restore" else repository.key.put_key("web1")
     (prepared.folder / "appliance.key").write_text(export_key(key))
     repository.close()
-    done = subprocess.run(words(prepared), capture_output=True, text=True, timeout=60, check=False)
+    done = run(prepared)
     assert done.returncode == 2
     assert "is not an appliance key" in done.stderr
 
