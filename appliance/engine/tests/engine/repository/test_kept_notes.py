@@ -13,7 +13,7 @@ from strongroom.base.progress import NullProgress
 from strongroom.engine.copy.copy import CopyOptions, copy_snapshots, to_be_copied
 from strongroom.engine.repository import kept_notes
 from strongroom.engine.repository.cache_folder import kept_in, shrink
-from strongroom.engine.repository.index import kept_loading
+from strongroom.engine.repository.index import objects
 from strongroom.engine.repository.index.kept_index import KeptIndex
 from strongroom.engine.repository.keys.roles import PutKey
 from strongroom.engine.repository.repository import Repository
@@ -218,10 +218,8 @@ def test_an_index_object_that_was_taken_for_another_clients_is_found_when_it_is_
 ):
     owner = repository.writer.client_id
     whole = repository.load_index(owner=owner)
-    read = kept_loading.read_index_head
-    monkeypatch.setattr(
-        kept_loading, "read_index_head", lambda *of: read(*of)._replace(owner=b"x" * 16)
-    )
+    read = objects.read_index_head
+    monkeypatch.setattr(objects, "read_index_head", lambda *of: read(*of)._replace(owner=b"x" * 16))
     KeptIndex(repository.store, repository.key, owner, cache).close()
     monkeypatch.undo()
     snapshot = repository.for_all_clients().snapshot(repository.snapshots()[0].id)
@@ -236,10 +234,8 @@ def test_an_index_object_that_was_taken_for_another_clients_is_found_when_it_is_
 
 def test_threads_that_miss_the_same_object_at_once_all_find_it(repository, cache, monkeypatch):
     owner = repository.writer.client_id
-    read = kept_loading.read_index_head
-    monkeypatch.setattr(
-        kept_loading, "read_index_head", lambda *of: read(*of)._replace(owner=b"x" * 16)
-    )
+    read = objects.read_index_head
+    monkeypatch.setattr(objects, "read_index_head", lambda *of: read(*of)._replace(owner=b"x" * 16))
     KeptIndex(repository.store, repository.key, owner, cache).close()
     monkeypatch.undo()
     blocks = [
