@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import get_args
 
 import pytest
 
 from strongroom.engine.repository.cache_folder import kept_in, shrink
+from strongroom.engine.repository.kept_notes import NoteKind
 
 P1, P2 = f"parents/{'1' * 32}-full-x", f"parents/{'2' * 32}-part-y"
 B1, C1 = f"runs/{'1' * 32}/blocks-{'b' * 24}", f"runs/{'1' * 32}/chunks-{'c' * 24}"
@@ -49,6 +51,15 @@ def test_the_runs_of_a_repository_are_kept_and_removed_together(folder):
     assert names(folder) == [[X], [B2], [B1, C1]]
     assert shrink(folder, 250) == 200
     assert names(folder) == [[X], [B2]]
+
+
+def test_notes_of_every_kind_count(tmp_path):
+    folder = tmp_path / "notes" / ("1" * 32)
+    folder.mkdir(parents=True)
+    for kind in get_args(NoteKind):
+        (folder / f"{kind}-{'e' * 24}").write_bytes(bytes(100))
+    (paths,) = names(os.fsencode(tmp_path))
+    assert len(paths) == len(get_args(NoteKind))
 
 
 def test_the_command_shows_and_clears_but_not_what_is_remembered(strongroom, folder):

@@ -15,6 +15,7 @@ from strongroom.engine.check.check import CheckOptions, DataSubset, check
 from strongroom.engine.prune.kept_outcome import RECOUNT_SECONDS
 from strongroom.engine.prune.prune import prune
 from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.repository import cache_folder
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.stores.local import LocalStore
 
@@ -163,6 +164,22 @@ def test_a_check_of_one_snapshot_or_with_findings_is_no_beginning(repository):
     flip(repository, "packs", min(names(repository, "packs")))
     assert run(other, ALL).findings
     assert not run(other, NEW).since_ns
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize("is_of_one_snapshot", [False, True])
+def test_what_a_check_found_damaged_is_not_taken_for_verified_later(
+    repository, monkeypatch, is_of_one_snapshot, is_full
+):
+    run(repository, ALL)
+    name = min(names(repository, "packs"))
+    flip(repository, "packs", name)
+    if is_full:
+        monkeypatch.setattr(cache_folder, "_LEFT_BYTES", 1 << 62)
+    ids = tuple(sorted(names(repository, "snapshots"))) if is_of_one_snapshot else ()
+    assert run(repository, replace(ALL, snapshot_ids=ids)).findings
+    for _ in range(2):
+        assert [one.name for one in run(repository, NEW).findings if one.kind == "packs"] == [name]
 
 
 @pytest.mark.parametrize("seconds", [RECOUNT_SECONDS, -10])

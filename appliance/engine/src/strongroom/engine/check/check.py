@@ -172,9 +172,13 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
 
 
 def _keep(run: _Check, kept: KeptOutcome) -> None:
-    """Note that what was listed first was verified, if it was."""
-    is_all = not run.options.snapshot_ids and not found_false(run.repository.store)
-    if is_all and not run.findings.report():
+    """Note that what was listed first was verified, if it was.
+
+    A finding ends what was noted before: it may be of what was verified then.
+    """
+    if run.findings.report():
+        kept.remove()
+    elif not run.options.snapshot_ids and not found_false(run.repository.store):
         found_ns = run.before.since_ns or clock.now_ns()
         kept.keep_anyway(Outcome(found_ns, (), kept.listed))
 

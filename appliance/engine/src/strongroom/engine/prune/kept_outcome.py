@@ -155,6 +155,11 @@ class KeptOutcome:
             note = {self._name: msgspec.msgpack.encode(outcome)}
             self._notes.add(note, note.keys())
 
+    def remove(self) -> None:
+        """What was noted before holds no longer."""
+        if self._notes is not None:
+            self._notes.remove(self._name)
+
 
 def _objects(rows: bytes) -> dict[bytes, int]:
     each = (rows[at : at + _ROW.itemsize] for at in range(0, len(rows), _ROW.itemsize))

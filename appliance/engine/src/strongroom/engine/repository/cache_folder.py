@@ -3,8 +3,8 @@
     key          32 random bytes, mode 0600: what is sealed here opens only in this folder
     parents/     listings of the last snapshots (backup.parent_cache)
     runs/        the index (repository.index.kept_runs)
-    notes/       envelopes of snapshots, which packs are of others, and what prune and share found
-                 when there was nothing to do (repository.kept_notes)
+    notes/       envelopes of snapshots, which packs are of others, what check verified, and what
+                 prune and share found when there was nothing to do (repository.kept_notes)
     storage/     index objects and snapshots of storage daemons (net.storage.object_cache)
     newest/      the newest snapshot known of each repository (repository.newest_known)
 
@@ -38,7 +38,7 @@ KINDS: Final = {"parents": 0, "runs": 1, "notes": 1, "storage": 0}
 _PATHS: Final = {
     "parents": re.compile(rb"(?:[0-9a-f]{32}-(?:full|part)-[^/]+|new-[0-9a-f]{24})"),
     "runs": re.compile(rb"[0-9a-f]{32}/(?:blocks|chunks|new)-[0-9a-f]{24}"),
-    "notes": re.compile(rb"[0-9a-f]{32}/(?:snapshots|packs|prune|share|new)-[0-9a-f]{24}"),
+    "notes": re.compile(rb"[0-9a-f]{32}/(?:snapshots|packs|prune|share|check|new)-[0-9a-f]{24}"),
     "storage": re.compile(rb"[0-9a-f]{16}/[a-z]+/[0-9a-f]{64}(?:\.[0-9a-f]{12})?"),
 }
 _TEMPORARY: Final = b"new-"

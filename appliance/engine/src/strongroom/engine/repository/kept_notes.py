@@ -103,6 +103,11 @@ class KeptNotes:
             self._files.append(_File(path, notes))
             keep_to_limit(self._cache_folder)
 
+    def remove(self, name: bytes) -> None:
+        """Forget a note, with what else is in its file: that takes no room."""
+        for one in [one for one in self._files if name in one.notes]:
+            self._drop(one)
+
     def _open_all(self) -> None:
         assert self._folder is not None
         replaced: set[bytes] = set()
