@@ -334,5 +334,9 @@ def test_a_part_is_read_in_two_round_trips_and_whole_though_the_server_gives_les
     assert [batch[-1] for batch in batches] == [sftp_client.OPEN, sftp_client.CLOSE]
     monkeypatch.setattr(sftp_client.SftpClient, "ask", short)
     assert store.get("packs", name, 7, 50_000) == data[7:50_007]
+    batches.clear()
+    assert store.get("packs", name) == data
+    # No more than a few parts are read again.
+    assert sum(batch.count(sftp_client.READ) for batch in batches) < 1.5 * len(data) / 9000
     opened = sum(batch.count(sftp_client.OPEN) for batch in batches)
     assert opened == sum(batch.count(sftp_client.CLOSE) for batch in batches)

@@ -65,6 +65,7 @@ _FOLDERS_AT_ONCE: Final = 16
 _LISTING_ATTEMPTS: Final = 20
 _ABANDONED_SECONDS: Final = 86400
 _LARGEST_BYTES: Final = 1 << 40
+_LEAST_PART_BYTES: Final = 4 << 10
 # Kinds whose folders every repository has. A server that came back without its disk must not seem
 # to have no snapshots: a prune that continues would remove what they need.
 _ALWAYS_THERE: Final = frozenset(("packs", "index", "snapshots", "leases"))
@@ -392,6 +393,18 @@ class SftpStore:
 
     def _read(self, path: bytes, offset: int, length: int | None) -> bytes:
         """Raises ObjectMissingError, DamageError where there are fewer bytes."""
+        opened, wanted = self._opened(path, offset, length)
+        pieces = [self._read_open(opened, path, offset, wanted)]
+        left = wanted - len(pieces[0])
+        while left:
+            # A server may give fewer than asked for: what follows is asked for again.
+            opened, _ = self._opened(path, offset + wanted - left, left)
+            pieces.append(self._read_open(opened, path, offset + wanted - left, left))
+            left -= len(pieces[-1])
+        return b"".join(pieces)
+
+    def _opened(self, path: bytes, offset: int, length: int | None) -> tuple[Answer, int]:
+        """A file opened, and how many bytes to read."""
         flags = struct.pack(">I", sftp.READING)
         found, opened = self._ask(
             Request(sftp.LSTAT, text(path)),
@@ -409,9 +422,10 @@ class SftpStore:
             raise DamageError(
                 f"is truncated: {wanted} bytes wanted at {offset}, {max(0, there)} available"
             )
-        return self._read_open(opened, path, offset, wanted)
+        return opened, wanted
 
     def _read_open(self, opened: Answer, path: bytes, offset: int, wanted: int) -> bytes:
+        """What comes of a part before the server gives fewer than asked for; closes the file."""
         client, handle = self._client(), text(opened.data)
         end = offset + wanted
         places = range(offset, end, client.part_bytes)
@@ -427,13 +441,12 @@ class SftpStore:
         for answer, size in zip(answers, sizes, strict=True):
             pieces.append(answer.data[:size])
             if len(answer.data) < size:
-                # A server may give fewer than asked for: what follows is asked for again.
+                # Else what came behind it would be thrown away again, each time.
+                client.part_bytes = max(_LEAST_PART_BYTES, len(answer.data))
                 break
         data = b"".join(pieces)
         if wanted and not data:
             raise DamageError(f"shrank to {offset} bytes while it was read")
-        if len(data) < wanted:
-            data += self._read(path, offset + len(data), wanted - len(data))
         return data
 
     def _close(self, opened: Answer) -> None:
