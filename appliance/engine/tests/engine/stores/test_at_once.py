@@ -258,3 +258,52 @@ def test_what_was_passed_over_is_not_read_instead_of_what_comes_next(repository)
     # A header and a block of each that is left.
     assert len(packs.store.ranges) == 2 * 4
     packs.reader.close()
+
+
+def test_what_opens_many_packs_is_read_once_though_much_of_it_came_before_it_is_used(
+    repository, monkeypatch
+):
+    packs = Announced(repository, [[[os.urandom(90), os.urandom(90)]] for _ in range(200)])
+    # A header, an end and a block of each.
+    wanted, all_came = 3 * len(packs.footers), threading.Event()
+    get = DistantStore.get
+
+    def count(store, *words):
+        data = get(store, *words)
+        if len(store.ranges) >= wanted:
+            all_came.set()
+        return data
+
+    monkeypatch.setattr(DistantStore, "get", count)
+    with closing(packs.reader) as reader:
+        reader.read_ahead(packs.ids)
+        reader.block(packs.ids[0])
+        assert all_came.wait(60)
+        for one in packs.ids:
+            reader.block(one)
+    assert len(packs.store.ranges) == wanted
+
+
+def test_a_request_that_is_not_wanted_any_more_counts_until_it_ends(repository, monkeypatch):
+    """Though its block begins anew, as where files that are kept have what a later one has."""
+    chunks = [[os.urandom(1 << 20)] for _ in range(3)]
+    packs = Announced(repository, [[one] for one in chunks])
+    slow, may_end = packs.footers[1].pack_id.hex(), threading.Event()
+    get, asked = DistantStore.get, []
+
+    def wait(store, kind, name, offset=0, length=None):
+        if name == slow and (length or 0) > 1 << 19:
+            asked.append(name)
+            if len(asked) == 1:
+                assert may_end.wait(60)
+        return get(store, kind, name, offset, length)
+
+    monkeypatch.setattr(DistantStore, "get", wait)
+    with closing(packs.reader) as reader:
+        reader.read_ahead(packs.ids)
+        assert reader.block(packs.ids[0]) == chunks[0][0]
+        assert reader.block(packs.ids[2]) == chunks[2][0]
+        assert reader.block(packs.ids[1]) == chunks[1][0]
+        assert reader._ahead[0]._held_bytes > 1 << 20  # noqa: SLF001
+        may_end.set()
+    assert len(asked) == 2

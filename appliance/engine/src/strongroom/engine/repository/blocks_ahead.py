@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 AHEAD_BYTES: Final = 16 << 20
+# Of requests for blocks of one stream: what opens their packs has to stay in the caches.
+_MOST_AHEAD: Final = 256
 
 # A block, and where it is.
 Stored: TypeAlias = tuple[BlockLocation, bytes]
@@ -61,7 +63,7 @@ class BlocksAhead:
         self._next = 0
         # By number; and those that are not wanted any more and still take memory.
         self._begun: dict[int, _Group] = {}
-        self._leaving: list[_Group] = []
+        self._leaving: list[tuple[Future[bytes | None], int]] = []
         self._held_bytes = 0
         # By pack: all announced blocks in it, and what reads what opens them.
         self._in_packs: dict[bytes, list[BlockLocation]] = {}
@@ -128,9 +130,9 @@ class BlocksAhead:
 
     def _begin_more(self) -> None:
         leaving, self._leaving = self._leaving, []
-        for group in leaving:
-            self._leave(group)
-        while self._next < len(self._groups):
+        for data, size_bytes in leaving:
+            self._leave(data, size_bytes)
+        while self._next < len(self._groups) and len(self._begun) < _MOST_AHEAD:
             group = self._groups[self._next]
             if group.blocks:
                 locations = list(group.blocks.values())
@@ -160,12 +162,15 @@ class BlocksAhead:
             return None
 
     def _drop(self, number: int) -> None:
-        self._leave(self._begun.pop(number))
+        group = self._begun.pop(number)
+        # It may begin anew before its request has ended.
+        data, group.data = group.data, None
+        if data is not None:
+            self._leave(data, group.size_bytes)
 
-    def _leave(self, group: _Group) -> None:
-        """Free a group, now or when its request, which cannot be stopped, has ended."""
-        if group.data is not None and not group.data.cancel() and not group.data.done():
-            self._leaving.append(group)
-            return
-        group.data = None
-        self._held_bytes -= group.size_bytes
+    def _leave(self, data: Future[bytes | None], size_bytes: int) -> None:
+        """Free what came, now or when its request, which cannot be stopped, has ended."""
+        if data.cancel() or data.done():
+            self._held_bytes -= size_bytes
+        else:
+            self._leaving.append((data, size_bytes))

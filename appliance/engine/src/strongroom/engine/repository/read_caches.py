@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     # It imports numpy, which a list of snapshots does not need.
     from strongroom.engine.repository.packs import BlockEntry
 
-_PACKS_KEPT = 64
+# About a kilobyte each; no fewer than packs of which blocks are read ahead.
+_PACKS_KEPT = 1024
 _LISTS_KEPT = 64
 _FOOTERS_KEPT_BYTES = 16 << 20
 
