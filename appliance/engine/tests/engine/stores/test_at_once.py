@@ -307,3 +307,22 @@ def test_a_request_that_is_not_wanted_any_more_counts_until_it_ends(repository, 
         assert reader._ahead[0]._held_bytes > 1 << 20  # noqa: SLF001
         may_end.set()
     assert len(asked) == 2
+
+
+def test_a_store_that_does_not_answer_is_not_waited_for_at_the_end(repository, monkeypatch):
+    packs = Announced(repository, [[[bytes([number]) * 90]] for number in range(2)])
+    may_end, get = threading.Event(), DistantStore.get
+
+    def wait(store, kind, name, *part):
+        if name == packs.footers[1].pack_id.hex():
+            assert may_end.wait(60)
+        return get(store, kind, name, *part)
+
+    monkeypatch.setattr(DistantStore, "get", wait)
+    packs.reader.read_ahead(packs.ids)
+    assert packs.reader.block(packs.ids[0]) == bytes(90)
+    assert not packs.reader.close()
+    may_end.set()
+    packs.reader.read_ahead(packs.ids)
+    assert packs.reader.block(packs.ids[1]) == bytes([1]) * 90
+    assert packs.reader.close()

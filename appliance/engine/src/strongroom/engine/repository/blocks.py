@@ -56,6 +56,7 @@ _GREATEST_READ = 8 << 20
 _TOGETHER_BYTES = 16 << 20
 # Of one that is made ahead: several are in flight, and the first is waited for.
 _GREATEST_READ_AHEAD = (2 << 20) + _GREATEST_GAP
+_END_SECONDS = 1.0
 
 
 class BlockReader:
@@ -175,11 +176,17 @@ class BlockReader:
                 order = list(dict.fromkeys(wanted))
                 ahead.expect(order, _neighbours(self._places(order), _GREATEST_READ_AHEAD))
 
-    def close(self) -> None:
-        """Read nothing ahead any more."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-        self._ahead, self._threads = [], None
+    def close(self) -> bool:
+        """Read nothing ahead any more; whether nothing is in flight, so the store may be closed."""
+        threads, self._ahead, self._threads = self._threads, [], None
+        if threads is None:
+            return True
+        threads.shutdown(wait=False, cancel_futures=True)
+        # A store that does not answer is not waited for: it may be away for a quarter of an hour.
+        ending = threading.Thread(target=threads.shutdown, name="ending", daemon=True)
+        ending.start()
+        ending.join(_END_SECONDS)
+        return not ending.is_alive()
 
     def _places(self, wanted: Iterable[bytes]) -> list[tuple[BlockLocation, bytes]]:
         """Where blocks are, in the order in which they are stored; without those that are not."""

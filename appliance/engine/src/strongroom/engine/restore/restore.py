@@ -27,7 +27,7 @@ import signal
 import stat
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import AbstractContextManager, suppress
 from types import FrameType
 from typing import NoReturn, Protocol
 
@@ -252,12 +252,16 @@ class _Restore:
     def _pool(self, index: PlacesByClient, root_fd: int) -> RestorePool:
         def work(channel: ChildChannel[RestoreTask]) -> None:
             signal.signal(signal.SIGTERM, _stop)
-            # An orderly close, so that a storage daemon does not see a broken connection.
-            with closing(self._repository.reopen()) as repository:
-                reader = repository.reader_of(self._snapshot, index, CHILD_CACHE_BYTES)
-                source = StoredContent(reader)
-                with closing(reader):
-                    serve(channel, RowRestorer(root_fd, source, self._options, self._scope), source)
+            repository = self._repository.reopen()
+            reader = repository.reader_of(self._snapshot, index, CHILD_CACHE_BYTES)
+            source = StoredContent(reader)
+            try:
+                serve(channel, RowRestorer(root_fd, source, self._options, self._scope), source)
+            finally:
+                # An orderly close, so that a storage daemon does not see a broken connection. It
+                # would wait for a thread that connects, and must not meet one that reads.
+                if reader.close():
+                    repository.close()
 
         gc.freeze()  # so that children continue sharing what is loaded
         return ProcessPool(self._options.process_count(), work, decode_task, decode_reply)
