@@ -15,6 +15,7 @@ import pytest
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from botocore.session import Session
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -203,6 +204,52 @@ def test_a_section_of_services_that_is_missing_is_an_error_where_it_is_needed(
         _ = Access("place").endpoint
     environment.setenv("AWS_ENDPOINT_URL_S3", "http://named")
     assert Access("place").endpoint == "http://named"
+
+
+OF_S3 = "s3 =\n    {}\n"
+BOTOS = {
+    "a name in quotes": ('[profile "p"]\nendpoint_url = http://own/\n', ""),
+    "a name after a tab": ("[profile\tp]\nendpoint_url = http://own/\n", ""),
+    "services in quotes": (
+        "[profile p]\nservices = a b\n[services 'a b']\ns3 =\n  endpoint_url = http://own/\n",
+        "",
+    ),
+    "both files": (
+        "[profile p]\nregion = eu-west-1\n",
+        "[p]\nregion = eu-west-2\n" + OF_S3.format("addressing_style = path"),
+    ),
+    "no FIPS among those for S3": (
+        "[profile p]\nregion = eu-west-1\n"
+        + OF_S3.format("addressing_style = path\n    use_fips_endpoint = true"),
+        "",
+    ),
+    "an endpoint is not ignored by those for S3": (
+        "[profile p]\nendpoint_url = http://own/\n"
+        + OF_S3.format("ignore_configured_endpoint_urls = true"),
+        "",
+    ),
+    "one of two wants both stacks": (
+        "[profile p]\nregion = eu-west-1\nuse_dualstack_endpoint = true\n"
+        + OF_S3.format("use_dualstack_endpoint = false"),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "credentials"), BOTOS.values(), ids=BOTOS)
+def test_requests_go_where_botocore_sends_them(environment, tmp_path, config, credentials):
+    write(tmp_path, "config", config)
+    write(tmp_path, "credentials", credentials or "[p]\n")
+    environment.setenv("AWS_PROFILE", "p")
+    environment.setenv("AWS_ACCESS_KEY_ID", "key")
+    environment.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    client = S3Client(place_of("s3://bucket"))
+    access = Access("place")
+    ours = "".join(client._where(access, access.region))  # noqa: SLF001
+    session = Session()
+    theirs = session.create_client("s3", session.get_config_variable("region") or "eu-west-1")
+    url = theirs.generate_presigned_url("head_object", {"Bucket": "bucket", "Key": "key"})
+    assert url.partition("?")[0] == f"{ours}/key"
 
 
 class Server:

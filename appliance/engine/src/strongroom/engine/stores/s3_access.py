@@ -42,12 +42,14 @@ class Access:
         self._credentials_file = self._of_profile(
             self._file("AWS_SHARED_CREDENTIALS_FILE", "credentials")
         )
+        # Of a profile in both files the second one holds.
+        self._settings = {**self._config_file, **self._credentials_file}
         self._static = self._static_keys()
         self._credentials: Any = None
         self.region = (
             self._first("AWS_DEFAULT_REGION", "AWS_REGION") or self._of("region") or USUAL_REGION
         )
-        self._s3 = _nested(self._config_file, "s3")
+        self._s3 = _nested(self._settings, "s3")
         # path, virtual or auto: whether the bucket is in a request's path or in its host.
         self.addressing_style = self._s3.get("addressing_style", "auto")
         self.authorities_file = (
@@ -81,13 +83,15 @@ class Access:
     def host_in(self, region: str) -> str:
         """Amazon's server for a region."""
         fips = "-fips" if self._is_wanted("use_fips_endpoint") else ""
-        dual = "dualstack." if self._is_wanted("use_dualstack_endpoint") else ""
+        # As Amazon's programs read it, the only one of these that may be among the settings for S3.
+        is_dual = _is_true(self._s3.get("use_dualstack_endpoint", ""))
+        is_dual = is_dual or self._is_wanted("use_dualstack_endpoint")
+        dual = "dualstack." if is_dual else ""
         china = ".cn" if region.startswith("cn-") else ""
         return f"s3{fips}.{dual}{region}.amazonaws.com{china}"
 
     def _is_wanted(self, name: str) -> bool:
-        text = self._s3.get(name) or self._first(f"AWS_{name.upper()}") or self._of(name)
-        return text.lower() == "true"
+        return _is_true(self._first(f"AWS_{name.upper()}") or self._of(name))
 
     @property
     def _profile(self) -> str:
@@ -97,7 +101,7 @@ class Access:
         return next((text for name in names if (text := self._environment.get(name, ""))), "")
 
     def _of(self, name: str) -> str:
-        return self._config_file.get(name) or self._credentials_file.get(name) or ""
+        return self._settings.get(name, "")
 
     def _file(self, variable: str, name: str) -> configparser.RawConfigParser:
         """What a file has; nothing where it cannot be read."""
@@ -111,21 +115,21 @@ class Access:
         return parser
 
     def _of_profile(self, file: configparser.RawConfigParser) -> Mapping[str, str]:
-        for section in (f"profile {self._profile}", self._profile):
-            if file.has_section(section):
-                return dict(file.items(section))
-        return {}
+        section = _section(file, "profile", self._profile)
+        if section is None and file.has_section(self._profile):
+            section = self._profile
+        return {} if section is None else dict(file.items(section))
 
     def _of_services(self) -> Mapping[str, str]:
         """What the profile's section of services has for S3."""
         name = self._of("services")
         if not name:
             return {}
-        section = f"services {name}"
-        if not self._config.has_section(section):
+        section = _section(self._config, "services", name)
+        if section is None:
             raise StoreError(
-                f"{self._shown}: ~/.aws/config has no section [{printable(section)}], which the "
-                f"profile {printable(self._profile)} names; add it, or name another"
+                f"{self._shown}: ~/.aws/config has no section [services {printable(name)}], which "
+                f"the profile {printable(self._profile)} names; add it, or name another"
             )
         return _nested(dict(self._config.items(section)), "s3")
 
@@ -177,6 +181,19 @@ class Access:
         except exceptions.BotoCoreError as error:
             raise PassingError(f"no access key yet ({type(error).__name__})") from None
         return AccessKeys(found.access_key, found.secret_key, found.token or "")
+
+
+def _section(file: configparser.RawConfigParser, kind: str, name: str) -> str | None:
+    """The heading of a section: the name may be in quotes, and after any space."""
+    for heading in file.sections():
+        first, *rest = heading.split(None, 1)[:2] or ("",)
+        if first == kind and rest and rest[0].strip().strip("\"'") == name:
+            return heading
+    return None
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() == "true"
 
 
 def _nested(section: Mapping[str, str], name: str) -> dict[str, str]:
