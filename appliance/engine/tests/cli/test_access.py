@@ -153,7 +153,8 @@ def test_a_place_of_another_kind_is_refused_with_what_works(place, instead):
 @pytest.mark.parametrize("scheme", ["strongroom", "ssh", "sftp", "s3"])
 @pytest.mark.parametrize("rest", ["host/a", "host:port/a", "host/a?b"])
 @pytest.mark.parametrize("user", ["user", ""])
-def test_no_message_shows_a_password_in_a_place(scheme, rest, user):
+@pytest.mark.parametrize("password", ["hidden", "hidden/a", "hidden#a", "hidden?a", "[hidden"])
+def test_no_message_shows_a_password_in_a_place(scheme, rest, user, password):
     with pytest.raises(UsageError) as refused:
-        opened(repository=f"{scheme}://{user}:hidden@{rest}", password="x")
+        opened(repository=f"{scheme}://{user}:{password}@{rest}", password="x")
     assert "hidden" not in str(refused.value)

@@ -154,6 +154,12 @@ def _shown(text: str) -> str:
     return printable(_PASSWORD.sub(":***@", text))
 
 
+def _not_a_url(text: str, error: ValueError) -> UsageError:
+    # It may quote what it takes for a port: a password up to a slash.
+    reason = "its host or its port is not correct" if "@" in text else str(error)
+    return UsageError(f"{_shown(text)}: {reason}")
+
+
 def _socket_place(text: str) -> RemoteLocation:
     path, _, repository = text[len(_UNIX) :].partition("#")
     if not path.startswith("/"):
@@ -169,7 +175,7 @@ def _network_place(text: str) -> RemoteLocation:
         parts = urlsplit(text)
         port = parts.port or USUAL_PORT
     except ValueError as error:
-        raise UsageError(f"{shown}: {error}") from error
+        raise _not_a_url(text, error) from None
     if not parts.hostname or "@" in parts.netloc or parts.query:
         raise UsageError(f"{shown}: a storage daemon is named as strongroom://HOST:PORT")
     return RemoteLocation(text, "", parts.hostname, port, unquote(parts.path.strip("/")))
@@ -194,7 +200,7 @@ def _ssh_place(text: str, url: str) -> SshLocation:
         parts = urlsplit(url)
         port = parts.port or 0
     except ValueError as error:
-        raise UsageError(f"{shown}: {error}") from error
+        raise _not_a_url(text, error) from None
     if parts.password is not None:
         raise _password_in(f"{scheme}:")
     user = unquote(parts.username or "")
@@ -224,7 +230,7 @@ def _split(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError as error:
-        raise UsageError(f"{printable(url)}: {error}") from error
+        raise _not_a_url(url, error) from None
 
 
 def _bucket_place(text: str) -> BucketLocation:
