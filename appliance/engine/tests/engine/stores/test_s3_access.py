@@ -252,6 +252,17 @@ def test_requests_go_where_botocore_sends_them(environment, tmp_path, config, cr
     assert url.partition("?")[0] == f"{ours}/key"
 
 
+@pytest.mark.parametrize("host", ["user:hidden@host", "user:hidden/a@host"])
+def test_an_endpoint_with_a_password_is_refused_and_not_shown(environment, host):
+    environment.setenv("AWS_ENDPOINT_URL", f"http://{host}")
+    environment.setenv("AWS_ACCESS_KEY_ID", "key")
+    environment.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    with closing(S3Client(place_of("s3://bucket"))) as client, pytest.raises(StoreError) as refused:
+        client.head("key")
+    assert "AWS_ENDPOINT_URL" in str(refused.value)
+    assert "hidden" not in str(refused.value)
+
+
 class Server:
     """Answers by a function of method, target and headers: status, headers, content."""
 

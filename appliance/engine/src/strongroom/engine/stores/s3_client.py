@@ -392,7 +392,8 @@ class S3Client:
         is_part = bucket == bucket.lower() and "." not in bucket and "_" not in bucket
         if endpoint := self._place.endpoint or access.endpoint:
             parts = urlsplit(endpoint)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
+            # With an @ it has a password, of which another message might quote a part.
+            if parts.scheme not in ("http", "https") or not parts.hostname or "@" in endpoint:
                 raise StoreError(
                     f"{printable(self._place.text)}: the endpoint in AWS_ENDPOINT_URL or "
                     "~/.aws/config is not http://HOST:PORT or https://HOST"
