@@ -12,7 +12,7 @@ from strongroom.base.progress import NullProgress
 from strongroom.engine.prune.forget import ForgetOptions, ForgetReport, forget
 from strongroom.engine.prune.retention import RetentionRules
 from strongroom.engine.repository.repository import Repository
-from strongroom.engine.repository.snapshots import Snapshot, write_snapshot
+from strongroom.engine.repository.snapshots import Snapshot, find_snapshot, write_snapshot
 from strongroom.engine.stores.local import LocalStore
 
 DAY_NS = 86400 * 10**9
@@ -27,7 +27,7 @@ def repository(tmp_path: Path) -> Iterator[Repository]:
 
 
 def at(day: float) -> int:
-    return NOON_NS + int(day * 86400) * 10**9
+    return NOON_NS + round(day * DAY_NS)
 
 
 def make(repository: Repository, day: float, received_day: int | None = None, **fields) -> str:
@@ -76,6 +76,24 @@ def test_a_clock_in_the_future_does_not_push_others_out(repository):
     make(repository, 40_000, received_day=1)
     run(repository, RetentionRules(last=3))
     assert left(repository) == set(good[-3:])
+
+
+def test_of_two_within_a_second_the_later_one_is_the_latest(repository):
+    """Also where the store tells when it received them to the second, as S3 and SFTP do."""
+    newer = {}
+    for number in range(8):
+        host = f"host{number}"
+        made = [make(repository, tenth / 864_000, host=host) for tenth in (2, 6)]
+        newer[host] = made[-1]
+        for name in made:
+            os.utime(
+                os.path.join(repository.store.location, "snapshots", name), ns=(NOON_NS, NOON_NS)
+            )
+    for host, name in newer.items():
+        mine = [one for one in repository.snapshots() if one.host == host]
+        assert find_snapshot(mine, "latest").id == name
+    run(repository, RetentionRules(last=1))
+    assert left(repository) == set(newer.values())
 
 
 def test_a_snapshot_that_lacks_a_named_path_displaces_none_that_has_it(repository):

@@ -160,7 +160,7 @@ class MountedRepository:
             return
 
     def _refresh(self) -> None:
-        stored = {info.name: info.modified_ns for info in self._repository.store.list("snapshots")}
+        stored = {info.name: info for info in self._repository.store.list("snapshots")}
         if stored.keys() == self._stored:
             return
         false = found_false(self._repository.store)

@@ -19,8 +19,9 @@ from strongroom.base.errors import RightError, UsageError
 from strongroom.base.printable import printable
 from strongroom.base.progress import Progress
 from strongroom.engine.prune.retention import Candidate, RetentionRules, reasons_to_keep
-from strongroom.engine.repository.snapshots import Snapshot
+from strongroom.engine.repository.snapshots import Snapshot, begun_ns
 from strongroom.engine.stores.at_once import delete_each
+from strongroom.engine.stores.store import ObjectInfo
 
 if TYPE_CHECKING:
     from strongroom.engine.repository.repository import Repository
@@ -120,10 +121,10 @@ def forget(
             "choose what to keep (--keep-last 7, --keep-daily 14, --keep-within 30d, --keep-tag T "
             "...), or name the snapshots to forget"
         )
-    received_ns = {info.name: info.modified_ns for info in repository.store.list("snapshots")}
-    present = [snapshot for snapshot in snapshots if snapshot.id in received_ns]
+    received = {info.name: info for info in repository.store.list("snapshots")}
+    present = [snapshot for snapshot in snapshots if snapshot.id in received]
     groups = tuple(
-        ForgetGroup(key, _judge(members, received_ns, options))
+        ForgetGroup(key, _judge(members, received, options))
         for key, members in _grouped(present, options).items()
     )
     if not options.snapshot_ids and not options.allow_remove_all:
@@ -168,12 +169,12 @@ def _grouped(
 
 
 def _judge(
-    snapshots: Sequence[Snapshot], received_ns: dict[str, int], options: ForgetOptions
+    snapshots: Sequence[Snapshot], received: dict[str, ObjectInfo], options: ForgetOptions
 ) -> tuple[Judged, ...]:
     candidates = [
         Candidate(
             item.id,
-            min(item.start_ns, received_ns[item.id]),
+            begun_ns(item, received[item.id]),
             frozenset(item.tags),
             lacks_paths=item.missing_paths > 0,
             unread_marks=frozenset(item.unread_marks),
@@ -190,7 +191,7 @@ def _judge(
             continue
         if item.protected:
             reasons[item.id].append("protected")
-        if options.minimum_retention_seconds and received_ns[item.id] > earliest_ns:
+        if options.minimum_retention_seconds and received[item.id].modified_ns > earliest_ns:
             reasons[item.id].append("minimum retention")
     by_id = {item.id: item for item in snapshots}
     newest_first = sorted(candidates, key=lambda item: (-item.time_ns, item.snapshot_id))

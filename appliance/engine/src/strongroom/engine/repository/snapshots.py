@@ -339,15 +339,24 @@ def read_snapshot(store: Store, key: Key, name: str, *, pages: bool = False) -> 
     return decode_snapshot(key, name, store.get("snapshots", name), pages=pages)
 
 
-def believed(snapshot: Snapshot, stored_ns: int) -> Snapshot:
-    """A snapshot that did not begin after it was stored.
+def believed(snapshot: Snapshot, info: ObjectInfo) -> Snapshot:
+    """A snapshot that did not begin after it was stored. info: the store's, of its object.
 
-    Its client writes the beginning: one in the future would be `latest` until then. stored_ns: by
-    the store's clock.
+    Its client writes the beginning: one in the future would be `latest` until then.
     """
-    if snapshot.start_ns <= stored_ns:
-        return snapshot
-    return msgspec.structs.replace(snapshot, start_ns=stored_ns)
+    start_ns = begun_ns(snapshot, info)
+    return (
+        snapshot
+        if start_ns == snapshot.start_ns
+        else msgspec.structs.replace(snapshot, start_ns=start_ns)
+    )
+
+
+def begun_ns(snapshot: Snapshot, info: ObjectInfo) -> int:
+    """When it began, as far as that is believed."""
+    # Of two within one second the later one is `latest`, also where the store tells only seconds.
+    is_possible = snapshot.start_ns < info.stored_before_ns
+    return snapshot.start_ns if is_possible else info.modified_ns
 
 
 def list_snapshots(
@@ -397,7 +406,7 @@ def list_snapshots(
             elif not was_stored_unreadable(store, key, info.name):
                 raise
             continue
-        snapshots.append(snapshot if as_written else believed(snapshot, info.modified_ns))
+        snapshots.append(snapshot if as_written else believed(snapshot, info))
     if notes is not None:
         notes.add(new, there)
     return sorted(snapshots, key=lambda snapshot: (snapshot.start_ns, snapshot.id))

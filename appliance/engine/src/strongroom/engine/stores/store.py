@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
+from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import DamageError
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ class ObjectInfo(NamedTuple):
     name: str
     size_bytes: int
     modified_ns: int
+
+    @property
+    def stored_before_ns(self) -> int:
+        """A time before which it was stored: S3 and SFTP leave out what is below a second."""
+        return self.modified_ns + (SECOND_NS if self.modified_ns % SECOND_NS == 0 else 1)
 
 
 class Writer(Protocol):
