@@ -169,6 +169,8 @@ SNAPSHOTS = Table(
     Index("ix_snapshots_client_job", "client", "job", "server_ns"),
     Index("ix_snapshots_server", "server_ns", "storage", "stored_bytes"),
     Index("ix_snapshots_begun", text(BEGUN_NS)),
+    # Without it the newest of a job that seldom runs are found by going through those of all.
+    Index("ix_snapshots_job_begun", "job", text(BEGUN_NS)),
     # Of the few rows that are false or gone; the reasons themselves may be too long for an index.
     _partial_index("ix_snapshots_false", "server_ns", IS_FALSE),
     _partial_index("ix_snapshots_gone", "server_ns", IS_GONE),

@@ -1,4 +1,4 @@
-"""An index of snapshots by when they began, so that the newest are found without sorting all."""
+"""Indexes of snapshots by when they began, so that the newest are found without sorting all."""
 
 from __future__ import annotations
 
@@ -18,3 +18,4 @@ def upgrade() -> None:
         "    ELSE start_ns\nEND)"
     )
     op.create_index("ix_snapshots_begun", "snapshots", [sa.text(begun_ns)])
+    op.create_index("ix_snapshots_job_begun", "snapshots", ["job", sa.text(begun_ns)])
