@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from strongroom.engine.stores.capabilities import passed_on
+from strongroom.engine.stores.capabilities import NamesPacks, passed_on
 from strongroom.engine.stores.store import Kind, ObjectInfo, Store, Writer
 
 if TYPE_CHECKING:
@@ -78,7 +78,15 @@ class PassingStore:
         return self._inner.unverified(kind)
 
     def capability(self, wanted: type[_Capability]) -> _Capability | None:
+        if wanted is NamesPacks and self._inner.capability(NamesPacks) is not None:
+            return self if isinstance(self, wanted) else None
         return passed_on(self._inner, wanted)
+
+    def pack_ids(self) -> bytes:
+        self._pass()
+        naming = self._inner.capability(NamesPacks)
+        assert naming is not None
+        return naming.pack_ids()
 
     def reopen(self) -> Store:
         return self

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from strongroom.base.errors import ObjectMissingError
+from strongroom.engine.content.digests import OBJECT_NAME_SIZE
 from strongroom.engine.stores.local import LocalStore, OpenFile
 from strongroom.engine.stores.servable import ServableStore
 from strongroom.engine.stores.store import KINDS, Kind, ObjectInfo
@@ -60,6 +61,15 @@ class OwnedFolder(LocalStore):
         """Every object of a kind but those that are false; of snapshots these too."""
         hidden = self._hidden(kind)
         return (info for info in super().list(kind) if info.name not in hidden)
+
+    def pack_ids(self) -> bytes:
+        """The ids of all packs but those that are false, joined."""
+        ids, hidden = super().pack_ids(), self._hidden("packs")
+        if not hidden:
+            return ids
+        starts = range(0, len(ids), OBJECT_NAME_SIZE)
+        each = (ids[start : start + OBJECT_NAME_SIZE] for start in starts)
+        return b"".join(one for one in each if one.hex() not in hidden)
 
     @contextmanager
     def outgoing(self, kind: Kind, name: str) -> Iterator[OpenFile]:

@@ -26,6 +26,7 @@ from strongroom.engine.stores.capabilities import (
     ConnectsAhead,
     KeepsJudgements,
     KnowsOwners,
+    NamesPacks,
     ReadsAhead,
     TakesSeries,
     connect_ahead,
@@ -250,6 +251,30 @@ def test_list_names_every_object_of_the_kind_and_no_other(store, kind):
     listed = {info.name: info.size_bytes for info in store.list(kind)}
     pending.abort()
     assert listed == {NAME: 10, other: 2}
+
+
+def test_packs_that_are_named_are_those_that_are_listed(shape, store):
+    naming = store.capability(NamesPacks)
+    assert (naming is not None) == shape.startswith("local")
+    if naming is None:
+        return
+    assert naming.pack_ids() == b""
+    names = [object_name(b"%d" % number) for number in range(20)]
+    for name in names:
+        store.put("packs", name, DATA)
+    # What is no pack, or is not where one is looked for.
+    folder = f"{store.location}/packs"
+    for place in (f"{names[0][:2]}/{names[0][:2]}{'F' * 62}", f"{names[0][:2]}/{names[0][:-1]}"):
+        with open(f"{folder}/{place}", "wb"):
+            pass
+    os.mkdir(f"{folder}/{names[1][:2]}/{names[1][:2]}{'0' * 62}")
+    os.symlink("/etc/hostname", f"{folder}/{names[1][:2]}/{names[1][:2]}{'1' * 62}")
+    with open(f"{folder}/{names[2][:2]}/{names[2][:2]}{' ' * 62}", "wb"):
+        pass
+    with open(f"{folder}/{names[3][:2]}/{'00' if names[3][:2] != '00' else '11'}{'0' * 62}", "wb"):
+        pass
+    found = naming.pack_ids()
+    assert sorted(found[at : at + 32].hex() for at in range(0, len(found), 32)) == sorted(names)
 
 
 def test_the_time_of_an_object_goes_on_when_it_is_replaced(store):

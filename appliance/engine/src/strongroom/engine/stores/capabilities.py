@@ -93,6 +93,14 @@ class AnswersTogether(Protocol):
 
 
 @runtime_checkable
+class NamesPacks(Protocol):
+    """A store that lists names at once, while each size is a question of its own: a folder."""
+
+    def pack_ids(self) -> bytes:
+        """The ids of all packs, joined. Raises StoreError."""
+
+
+@runtime_checkable
 class ListsAhead(Protocol):
     """A distant store that can list before it is asked, for a command that stores nothing."""
 
@@ -183,6 +191,7 @@ _OF_THE_INNER_STORE: Final[frozenset[type]] = frozenset(
         CountsTraffic,
         AnswersTogether,
         ListsAhead,
+        NamesPacks,
     )
 )
 

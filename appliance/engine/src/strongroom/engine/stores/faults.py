@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 from strongroom.base.errors import StoreError, UsageError
-from strongroom.engine.stores.capabilities import ConnectsAhead, passed_on
+from strongroom.engine.stores.capabilities import ConnectsAhead, NamesPacks, passed_on
 from strongroom.engine.stores.shared_counts import SharedCounts
 from strongroom.engine.stores.store import KINDS, Kind, ObjectInfo, Store, Writer
 
@@ -154,6 +154,10 @@ class FaultStore:
             connecting = self._inner.capability(ConnectsAhead)
             ahead = None if connecting is None else _FaultAhead(connecting, self._script)
             return ahead if isinstance(ahead, wanted) else None
+        if wanted is NamesPacks:
+            naming = self._inner.capability(NamesPacks)
+            names = None if naming is None else _FaultNames(naming, self._script)
+            return names if isinstance(names, wanted) else None
         return passed_on(self._inner, wanted)
 
     def reopen(self) -> FaultStore:
@@ -274,6 +278,17 @@ class _FaultAhead:
     def copy_ahead(self) -> FaultStore | None:
         copy = self._inner.copy_ahead()
         return None if copy is None else FaultStore(copy, script=self._script)
+
+
+class _FaultNames:
+    """A `NamesPacks` that fails as a list of packs."""
+
+    def __init__(self, inner: NamesPacks, script: _Script) -> None:
+        self._inner = inner
+        self._script = script
+
+    def pack_ids(self) -> bytes:
+        return self._script.do("list", "packs", b"", lambda _: self._inner.pack_ids())
 
 
 class _FaultWriter:

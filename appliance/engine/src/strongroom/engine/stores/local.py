@@ -37,6 +37,8 @@ _Capability = TypeVar("_Capability")
 
 # Retries of a listing while the folder keeps changing; then the last listing is used.
 _LISTING_ATTEMPTS = 20
+# Of a pack: a digest in hexadecimal digits.
+_NAME_LENGTH = 64
 # Enough for leases and tombstones: what a prune writes before it has removed anything.
 RESERVE_BYTES = 4 << 20
 _RESERVES_OF_ROOM = 4
@@ -189,6 +191,11 @@ class LocalStore:
         else:
             yield from self._list_folder(kind_folder(kind))
 
+    def pack_ids(self) -> bytes:
+        """The ids of all packs that are files in their place, joined."""
+        folders = [name for name in self._names_in(b"packs") if len(name) == 2]
+        return b"".join(map(self._pack_ids_in, folders))
+
     def delete(self, kind: Kind, name: str) -> None:
         """Remove an object; a missing one is not an error."""
         path = object_path(kind, name)
@@ -264,6 +271,22 @@ class LocalStore:
         finally:
             os.close(descriptor)
 
+    def _pack_ids_in(self, folder: bytes) -> bytes:
+        start, path = os.fsdecode(folder), b"packs/" + folder
+        try:
+            descriptor = self._root.open_directory(path)
+            try:
+                with os.scandir(descriptor) as entries:
+                    # The kind of a file comes with its name.
+                    names = [one.name for one in entries if one.is_file(follow_symlinks=False)]
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            self._root.fail("list", path, error)
+        return _ids_of([name for name in names if len(name) == _NAME_LENGTH and name[:2] == start])
+
     def _list_folder(self, folder: bytes, only: bytes | None = None) -> Iterator[ObjectInfo]:
         infos: dict[bytes, ObjectInfo] = {}
         looked_at: set[bytes] = set()
@@ -325,6 +348,17 @@ class OpenFile:
             return _read_whole(self.descriptor, offset, length)
         except OSError as error:
             self._root.fail("read", self._path, error)
+
+
+def _ids_of(names: list[str]) -> bytes:
+    """What hexadecimal names mean, joined; others are left out."""
+    joined = "".join(names)
+    with contextlib.suppress(ValueError):
+        ids = bytes.fromhex(joined)
+        # It also takes blanks and capitals.
+        if ids.hex() == joined:
+            return ids
+    return b"".join(_ids_of([name]) for name in names) if len(names) > 1 else b""
 
 
 def _read_whole(descriptor: int, offset: int, length: int) -> bytes:

@@ -16,19 +16,22 @@ import numpy as np
 from strongroom.base.errors import DamageError, UnknownFormatError
 from strongroom.engine.content.digests import (
     CHUNK_ID_SIZE,
-    OBJECT_NAME_SIZE,
     block_id,
     ids_and_lengths,
     is_object_name,
 )
 from strongroom.engine.repository.index.chunk_table import ChunkTable
 from strongroom.engine.repository.index.kept_index import KeptIndex
+from strongroom.engine.repository.index.kept_loading import SIZE_UNASKED
+from strongroom.engine.repository.index.pack_ids import PackIds
 from strongroom.engine.repository.kept_notes import KeptNotes
 from strongroom.engine.repository.keys.owners import SHARED, OwnerKeys
 from strongroom.engine.repository.packs import KIND_DATA, PackFooter, read_footer, read_owner
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.tombstones import read_tombstones
 from strongroom.engine.stores.at_once import read_each
+from strongroom.engine.stores.capabilities import NamesPacks
+from strongroom.engine.stores.store import Store
 
 
 class ChunkGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -146,14 +149,12 @@ class StoredChunks:
             pack_id for tombstone in read_tombstones(store, key) for pack_id in tombstone.pack_ids
         }
         footers = []
-        present, sizes = bytearray(), array("q")
-        for info in store.list("packs"):
-            # Foreign files are not packs.
-            if is_object_name(info.name):
-                present += bytes.fromhex(info.name)
-                sizes.append(info.size_bytes)
-        known = self.blocks.has_packs(bytes(present))
-        ids = np.frombuffer(present, np.dtype((np.void, OBJECT_NAME_SIZE)))[~known].tolist()
+        present = _packs_there(store)
+        # After a power failure an index written early may name packs that were lost or truncated.
+        # Their content is stored again: nothing refers to a pack that is missing or differs from
+        # what was written.
+        is_named = self.blocks.require_present(present)
+        ids = present.chosen(~is_named)
         notes = KeptNotes(self._repository.cache_folder, self._repository.writer, "packs")
         foreign: dict[bytes, bytes] = {}
         names = [one.hex() for one in sorted(ids) if one not in doomed and one not in notes]
@@ -168,8 +169,18 @@ class StoredChunks:
                 elif owner != SHARED:
                     foreign[bytes.fromhex(name)] = b""
         notes.add(foreign, frozenset(ids))
-        # After a power failure an index written early may name packs that were lost or truncated.
-        # Their content is stored again: nothing refers to a pack that is missing or differs from
-        # what was written.
-        self.blocks.require_present(bytes(present), np.frombuffer(sizes, np.int64))
         return footers
+
+
+def _packs_there(store: Store) -> PackIds:
+    """All packs, with their sizes where these come with the names."""
+    naming = store.capability(NamesPacks)
+    if naming is not None:
+        return PackIds(naming.pack_ids(), SIZE_UNASKED)
+    present, sizes = bytearray(), array("q")
+    for info in store.list("packs"):
+        # Foreign files are not packs.
+        if is_object_name(info.name):
+            present += bytes.fromhex(info.name)
+            sizes.append(info.size_bytes)
+    return PackIds(bytes(present), np.frombuffer(sizes, np.int64))

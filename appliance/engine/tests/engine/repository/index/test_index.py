@@ -18,6 +18,7 @@ from strongroom.engine.repository.index.objects import (
     split_columns,
     write_index_object,
 )
+from strongroom.engine.repository.index.pack_ids import PackIds
 from strongroom.engine.repository.keys.roles import new_restore_key
 from strongroom.engine.repository.packs import KIND_LISTING
 from strongroom.engine.repository.tombstones import read_tombstone, read_tombstones, write_tombstone
@@ -177,7 +178,7 @@ def test_a_shared_copy_stands_before_the_clients_own_and_both_are_found(reposito
     for there, is_any in (([own], True), ([shared], True), ([], False)):
         kept = loaded_index(repository)
         sizes = np.array([pack.size_bytes for pack in there], np.int64)
-        kept.require_present(b"".join(pack.pack_id for pack in there), sizes)
+        kept.require_present(PackIds(b"".join(pack.pack_id for pack in there), sizes))
         assert kept.has_blocks(ids).tolist() == [is_any] * len(own.blocks)
 
 

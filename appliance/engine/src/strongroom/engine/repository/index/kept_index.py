@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from strongroom.base.errors import ObjectMissingError
-from strongroom.engine.content.digests import OBJECT_NAME_SIZE
 from strongroom.engine.repository.block_columns import OFFERED
 from strongroom.engine.repository.index.block_rows import BlockLocation
-from strongroom.engine.repository.index.id_table import IdTable
 from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.index.kept_loading import KeptRuns
+from strongroom.engine.repository.index.pack_ids import PackIds
 from strongroom.engine.repository.index.sorted_file import FileDamageError, words_of
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.keys.roles import Key
@@ -111,12 +110,14 @@ class KeptIndex:
         with self._lock:
             self._added.add(footer)
 
-    def require_present(self, pack_ids: bytes, sizes: NDArray[np.int64]) -> None:
-        """Bar packs that are not among those that the store lists, with their size."""
-        present = IdTable(OBJECT_NAME_SIZE)
-        present.add_many(pack_ids, sizes)
+    def require_present(self, present: PackIds) -> NDArray[np.bool_]:
+        """Bar packs that are not among those that the store has, with their sizes as numbers.
+
+        A size that is SIZE_UNASKED is asked before the first reference to the pack, by `offered`
+        and `claim`, which raise StoreError then. Returns which of these an index object names.
+        """
         with self._lock:
-            self._runs.require_present(present)
+            return self._runs.require_present(present)
 
     # Chunks.
 
@@ -138,13 +139,13 @@ class KeptIndex:
         words = words_of(ids)
         found: dict[int, Reference] = {}
         for chunks in self._runs.chunks:
-            run, usable = chunks.run, chunks.usable
+            run = chunks.run
             keys = chunks.mix.keys(words)
             possible = run.file.may_have(keys)
             if not len(possible):
                 continue
             for rows, entries in run.file.find(words[possible], keys[possible]):
-                good = usable[entries["pack"]]
+                good = self._runs.may_claim(chunks, entries["pack"])
                 blocks, slots = entries["block"][good], entries["slot"][good].tolist()
                 for place, row in enumerate(possible[rows[good]].tolist()):
                     found.setdefault(row, (blocks[place].tobytes(), slots[place]))
@@ -227,7 +228,7 @@ class KeptIndex:
                 return states
             mine = keys[packs.owner][lacking]
             for rows, entries in packs.run.file.find(words[lacking], mine):
-                good = packs.live[entries["pack"]] & ~packs.closed[entries["pack"]]
+                good = self._runs.may_refer(packs, entries["pack"])
                 offered = (entries["flags"][good] & OFFERED).astype(np.bool_)
                 states[lacking[rows[good]]] = offered
         lacking = np.flatnonzero(states < 0)

@@ -8,7 +8,7 @@ describes its pack; for new references the pack must be neither marked nor missi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from blake3 import blake3
@@ -25,7 +25,6 @@ from strongroom.engine.content.ciphers import KEY_SIZE
 from strongroom.engine.content.digests import OBJECT_NAME_SIZE, is_object_name
 from strongroom.engine.repository.block_columns import chunk_starts, dead_flags
 from strongroom.engine.repository.cache_folder import keep_to_limit, local_key
-from strongroom.engine.repository.index.id_table import IdTable
 from strongroom.engine.repository.index.index import contested_owners
 from strongroom.engine.repository.index.kept_runs import (
     BLOCK_ENTRY,
@@ -41,6 +40,7 @@ from strongroom.engine.repository.index.objects import (
     read_index_columns,
     read_index_heads,
 )
+from strongroom.engine.repository.index.pack_ids import PackIds
 from strongroom.engine.repository.index.sorted_file import KeyMix, SortedFile, words_of
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.keys.roles import Key
@@ -52,6 +52,8 @@ from strongroom.engine.stores.store import Store
 # Entries that are collected before they become a run: 15 MB.
 _RUN_ENTRIES: Final = 1 << 18
 _NO_OBJECT: Final = -1
+# Instead of the size of a pack that a store named alone.
+SIZE_UNASKED: Final = -2
 
 
 class WeighedPacks:
@@ -64,22 +66,27 @@ class WeighedPacks:
         # live: the object that names it is listed. unsure: no one has verified that object.
         self.live = np.zeros(count, np.bool_)
         self.unsure = np.zeros(count, np.bool_)
-        # closed: no new references.
+        # closed: no new references. unasked: there, its size is asked before the first of these.
         self.closed = np.zeros(count, np.bool_)
+        self.unasked = np.zeros(count, np.bool_)
 
     @property
-    def ids(self) -> bytes:
-        """The ids of the packs, joined."""
-        return self.run.packs["id"].tobytes()
+    def ids(self) -> NDArray[np.void]:
+        """The ids of the packs."""
+        ids: NDArray[np.void] = self.run.packs["id"]
+        return ids
 
 
 class UsableChunks:
-    """A run of chunks, and which of its packs may be referred to."""
+    """A run of chunks, and which of its packs may be referred to; unasked as of `WeighedPacks`."""
 
-    def __init__(self, run: Run, mix: KeyMix, usable: NDArray[np.bool_]) -> None:
+    def __init__(
+        self, run: Run, mix: KeyMix, usable: NDArray[np.bool_], unasked: NDArray[np.bool_]
+    ) -> None:
         self.run = run
         self.mix = mix
         self.usable = usable
+        self.unasked = unasked
 
 
 class KeptRuns:
@@ -106,9 +113,10 @@ class KeptRuns:
         self.chunks: list[UsableChunks] = []
         self.block_folders: dict[bytes, RunFolder] = {}
         self.chunk_folders: dict[bytes, RunFolder] = {}
-        self._missing: IdTable | None = None
-        # Each pack that counts, as its number among all of `packs`.
-        self._numbers = IdTable(OBJECT_NAME_SIZE)
+        # Packs that are there, with their sizes.
+        self._present: PackIds | None = None
+        # Each pack that counts, as its number among all of `packs`; made when it is needed.
+        self._numbers: PackIds | None = None
 
     def close(self) -> None:
         """Close the files."""
@@ -135,12 +143,26 @@ class KeptRuns:
 
     def has_packs(self, pack_ids: bytes) -> NDArray[np.bool_]:
         """Which of n * 32 bytes of ids an index object names."""
-        return self._numbers.find(pack_ids) >= 0
+        return self._numbered().places(pack_ids) >= 0
 
-    def require_present(self, present: IdTable) -> None:
-        """Bar packs that are not among these, with their size."""
-        self._missing = present
-        self._bar_missing()
+    def require_present(self, present: PackIds) -> NDArray[np.bool_]:
+        """Bar packs that are not among these, with their size; SIZE_UNASKED is asked when needed.
+
+        Returns which of these an index object names.
+        """
+        self._present = present
+        return self._bar_missing(present)
+
+    def may_refer(self, packs: WeighedPacks, rows: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Whether there may be new references to each of these packs of a run. StoreError."""
+        other = self._of_other_size(packs.run, packs.unasked, rows[packs.live[rows]])
+        packs.closed[other] = True
+        return packs.live[rows] & ~packs.closed[rows]
+
+    def may_claim(self, chunks: UsableChunks, rows: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """As `may_refer`, of packs of a run of chunks."""
+        chunks.usable[self._of_other_size(chunks.run, chunks.unasked, rows)] = False
+        return chunks.usable[rows]
 
     def load(self) -> None:
         """Read what is in no run, and weigh all. Raises as `Index.load`, FileDamageError."""
@@ -153,7 +175,6 @@ class KeptRuns:
             if owner not in self.block_folders:
                 place = self._folder_of(owner)
                 self.block_folders[owner] = RunFolder(place, "blocks", self.mixes[owner])
-                self.chunk_folders[owner] = RunFolder(place, "chunks", self.mixes[owner])
         known = {name for folder in self.block_folders.values() for name in folder.object_names()}
         unknown = sorted(name for name in sizes if not _is_known(name, known))
         self._read_blocks({name: sizes[name] for name in unknown}, unverified)
@@ -170,7 +191,11 @@ class KeptRuns:
         something else of the same pack, such as one before a repair, or one that no one verified.
         """
         self.chunks = []
-        for owner, folder in self.chunk_folders.items():
+        for owner in self._owners:
+            folder = self.chunk_folders.get(owner)
+            if folder is None:
+                folder = RunFolder(self._folder_of(owner), "chunks", self.mixes[owner])
+                self.chunk_folders[owner] = folder
             known = folder.object_names()
             wanted: set[bytes] = set()
             named: set[bytes] = set()
@@ -185,8 +210,8 @@ class KeptRuns:
             self._read_chunks(folder, sorted(one.hex() for one in wanted - known))
             folder.merge(named)
             for run in folder.runs:
-                usable = self._usable(owner, run)
-                self.chunks.append(UsableChunks(run, self.mixes[owner], usable))
+                usable, unasked = self._usable(owner, run)
+                self.chunks.append(UsableChunks(run, self.mixes[owner], usable, unasked))
         self._keep_to_limit()
 
     def _read_blocks(self, sizes: Mapping[str, int], unverified: frozenset[str]) -> None:
@@ -268,65 +293,84 @@ class KeptRuns:
                 self.packs.append(packs)
         self._drop_unsure()
         self._drop_contested()
-        self._numbers = IdTable(OBJECT_NAME_SIZE)
-        count = 0
+        self._numbers = None
+        closed = PackIds(marked)
         for packs in self.packs:
-            ids = packs.run.packs["id"]
-            live = np.flatnonzero(packs.live)
-            self._numbers.add_many(ids[live].tobytes(), live + count)
-            count += len(ids)
-        closed = _table_of(marked)
-        for packs in self.packs:
-            packs.closed = closed.find(packs.ids) >= 0
-        self._bar_missing()
+            packs.closed = closed.places(packs.ids) >= 0
+        if self._present is not None:
+            self._bar_missing(self._present)
+
+    def _numbered(self) -> PackIds:
+        if self._numbers is None:
+            self._numbers = PackIds(
+                np.concatenate(
+                    [np.zeros(0, PACK)["id"], *(packs.ids[packs.live] for packs in self.packs)]
+                ),
+                np.flatnonzero(
+                    np.concatenate([np.zeros(0, np.bool_), *(packs.live for packs in self.packs)])
+                ),
+            )
+        return self._numbers
 
     def _drop_unsure(self) -> None:
         """An object no one verified describes no pack that others do, nor one that is not there."""
         if not any((packs.unsure & packs.live).any() for packs in self.packs):
             return
         listed = [info.name for info in self._opened.store.list("packs")]
-        there = _table_of(b"".join(map(bytes.fromhex, filter(is_object_name, listed))))
-        sure = IdTable(OBJECT_NAME_SIZE)
-        for packs in self.packs:
-            good = packs.live & ~packs.unsure
-            sure.add_many(
-                packs.run.packs["id"][good].tobytes(), np.zeros(np.count_nonzero(good), np.int64)
-            )
+        there = PackIds(b"".join(map(bytes.fromhex, filter(is_object_name, listed))))
+        sure = PackIds(
+            np.concatenate([packs.ids[packs.live & ~packs.unsure] for packs in self.packs])
+        )
         for packs in self.packs:
             rows = np.flatnonzero(packs.live & packs.unsure)
-            ids = packs.run.packs["id"][rows].tobytes()
-            packs.live[rows] = (there.find(ids) >= 0) & (sure.find(ids) < 0)
+            ids = packs.ids[rows]
+            packs.live[rows] = (there.places(ids) >= 0) & (sure.places(ids) < 0)
 
     def _drop_contested(self) -> None:
         """A pack that both the client and all clients name is whose its header says."""
-        shared = IdTable(OBJECT_NAME_SIZE)
-        for packs in self.packs:
-            if packs.owner == SHARED:
-                shared.add_many(
-                    packs.run.packs["id"][packs.live].tobytes(),
-                    np.zeros(np.count_nonzero(packs.live), np.int64),
-                )
+        named = [packs.ids[packs.live] for packs in self.packs if packs.owner == SHARED]
+        shared = PackIds(np.concatenate([np.zeros(0, PACK)["id"], *named]))
         if not len(shared) or self.owner == SHARED:
             return
         contested = {
             pack_id
             for packs in self.packs
             if packs.owner != SHARED
-            for pack_id in packs.run.packs["id"][packs.live][
-                shared.find(packs.run.packs["id"][packs.live].tobytes()) >= 0
-            ].tolist()
+            for pack_id in packs.ids[packs.live & (shared.places(packs.ids) >= 0)].tolist()
         }
         claims = [(pack_id, owner) for pack_id in contested for owner in (SHARED, self.owner)]
         for pack_id, owner in contested_owners(self._opened.store, claims).items():
             for packs, row in self._rows_of_pack(pack_id):
                 packs.live[row] &= packs.owner == owner
 
-    def _bar_missing(self) -> None:
-        if self._missing is None:
-            return
+    def _bar_missing(self, present: PackIds) -> NDArray[np.bool_]:
+        is_named = np.zeros(len(present), np.bool_)
         for packs in self.packs:
-            sizes = self._missing.find(packs.ids)
-            packs.closed |= sizes != packs.run.packs["size"].astype(np.int64)
+            places = present.places(packs.ids)
+            is_there = places >= 0
+            is_named[places[is_there & packs.live]] = True
+            sizes = np.full(len(places), -1, np.int64)
+            sizes[is_there] = present.numbers[places[is_there]]
+            packs.unasked = sizes == SIZE_UNASKED
+            packs.closed |= (sizes != packs.run.packs["size"].astype(np.int64)) & ~packs.unasked
+        return is_named
+
+    def _of_other_size(
+        self, run: Run, unasked: NDArray[np.bool_], rows: NDArray[np.uint32]
+    ) -> list[int]:
+        """Which of these packs are not there with their size, of those not asked for before."""
+        asked = np.unique(rows[unasked[rows]])
+        other = [row for row in asked.tolist() if not self._has_its_size(run.packs[row])]
+        # Only now: after an error they are asked again.
+        unasked[asked] = False
+        return other
+
+    def _has_its_size(self, pack: Any) -> bool:
+        try:
+            found = self._opened.store.info("packs", pack["id"].tobytes().hex())
+        except ObjectMissingError:
+            return False
+        return found.size_bytes == int(pack["size"])
 
     def _rows_of_pack(self, pack_id: bytes) -> Iterator[tuple[WeighedPacks, int]]:
         for packs in self.packs:
@@ -334,22 +378,24 @@ class KeptRuns:
             for row in np.flatnonzero(ids == np.bytes_(pack_id)).tolist():
                 yield packs, row
 
-    def _usable(self, owner: bytes, run: Run) -> NDArray[np.bool_]:
-        """Which packs of a run of chunks may be referred to."""
+    def _usable(self, owner: bytes, run: Run) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which packs of a run of chunks may be referred to; which if they have their size."""
         places = {one.name: place for place, one in enumerate(run.objects)}
         # By number of `_numbers`: the object in this run that describes the pack, if it counts.
         parts = [np.zeros(0, np.int64)]
+        are_unasked = np.concatenate([np.zeros(0, np.bool_), *(one.unasked for one in self.packs)])
         for packs in self.packs:
             mine = [places.get(one.name, _NO_OBJECT) for one in packs.run.objects]
             objects = np.array(mine, np.int64)[packs.run.packs["object"]]
             counts = packs.live & ~packs.closed & (packs.owner == owner)
             parts.append(np.where(counts, objects, _NO_OBJECT))
         describing = np.concatenate(parts)
-        numbers = self._numbers.find(run.packs["id"].tobytes())
-        usable = np.zeros(len(numbers), np.bool_)
+        numbers = self._numbered().find(run.packs["id"])
+        usable, unasked = np.zeros(len(numbers), np.bool_), np.zeros(len(numbers), np.bool_)
         known = np.flatnonzero(numbers >= 0)
         usable[known] = describing[numbers[known]] == run.packs["object"][known]
-        return usable
+        unasked[known] = are_unasked[numbers[known]]
+        return usable, unasked & usable
 
     def _folder_of(self, owner: bytes) -> bytes | None:
         if self._cache_folder is None or owner not in self._kept:
@@ -382,13 +428,6 @@ def _secret(key: Key, owner: bytes, local: bytes) -> bytes:
         return b""
     text = b"strongroom kept index 1" + local + key.repository_id + owner
     return blake3(text, key=keys.index_key).digest()
-
-
-def _table_of(ids: bytes) -> IdTable:
-    """Which ids there are; each has the value 0."""
-    table = IdTable(OBJECT_NAME_SIZE)
-    table.add_many(ids, np.zeros(len(ids) // OBJECT_NAME_SIZE, np.int64))
-    return table
 
 
 def _is_known(name: str, known: set[bytes]) -> bool:

@@ -89,6 +89,8 @@ class Run:
             self.packs: Packs = np.frombuffer(about.packs, PACK)
         except (msgspec.MsgspecError, ValueError) as error:
             raise FileDamageError(file, f"a file of the cache cannot be used: {error}") from error
+        # There may be 48 bytes for each of a million packs, which are in `packs` now.
+        file.about = b""
         self.objects = about.objects
         if len(self.packs) and int(self.packs["object"].max()) >= len(self.objects):
             raise FileDamageError(file, "a file of the cache names packs of no index object")
