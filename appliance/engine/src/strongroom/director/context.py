@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from strongroom.base.errors import CatalogUnavailableError, StrongroomError
 from strongroom.config.model import ComponentConfiguration
@@ -31,6 +31,7 @@ _Result = TypeVar("_Result")
 
 # Threads for the catalog, and as many for repositories; they mostly wait for disk or network.
 THREADS = 16
+RETRY_SECONDS: Final = 2.0
 
 
 class AgentLink(Protocol):
@@ -181,6 +182,32 @@ class DirectorContext:
         self.repository_threads.shutdown(cancel_futures=True)
         self.threads.shutdown()
         self.catalog.close()
+
+
+async def survive(
+    call: Callable[_Arguments, Awaitable[_Result]],
+    *arguments: _Arguments.args,
+    **named: _Arguments.kwargs,
+) -> _Result:
+    """Call until the catalog is available; returns the result. Other errors are raised.
+
+    For what the director does on its own, which no caller would repeat: the end of its own jobs, a
+    line of a script, another attempt, a report. A commit whose answer was lost is repeated, so a
+    line of a log may appear twice.
+    """
+    is_logged = False
+    while True:
+        try:
+            result = await call(*arguments, **named)
+        except CatalogUnavailableError as error:
+            if not is_logged:
+                _log.error("the director waits for the catalog: %s", error)
+                is_logged = True
+            await asyncio.sleep(RETRY_SECONDS)
+        else:
+            if is_logged:
+                _log.info("the catalog is available again")
+            return result
 
 
 async def repeat(

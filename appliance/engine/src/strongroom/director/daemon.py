@@ -17,8 +17,8 @@ from typing import Any
 
 from strongroom.base.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
 from strongroom.config.settings.director import DirectorSettings
-from strongroom.director.catalog.retry import RETRY_SECONDS
 from strongroom.director.configuration import LoadedConfiguration, load_configuration
+from strongroom.director.context import RETRY_SECONDS
 from strongroom.director.director import Director
 from strongroom.director.http.agent_connections import AgentConnections
 from strongroom.director.http.agent_dialling import AgentDialling

@@ -73,7 +73,7 @@ class Director:
         active = ActiveRuns()
         self.notices = NoticeService(context, active)
         aftermath = DirectorAftermath(context, self.notices)
-        self.runs = Runs(context, active, OwnJobs(context, path), aftermath)
+        self.runs = Runs(context, active, OwnJobs(context, path).carry_out, aftermath)
         self.scheduler = Scheduler(context, self.runs)
         self.copies = CopyQueues(context, self.runs)
         self.agents = Agents(context, self.runs)

@@ -38,7 +38,7 @@ from strongroom.director.context import DirectorContext
 from strongroom.director.notices.targets import name_of, place_of, targets_of
 from strongroom.director.results.runs import Run
 from strongroom.director.results.status import NoticeTest
-from strongroom.director.runs.scripts import filled
+from strongroom.director.runs.aftermath import filled
 from strongroom.service.notices.letter import MOST_TOGETHER, Letter, notice_letter
 from strongroom.service.notices.senders import send_notice, send_ping, send_report
 from strongroom.service.notices.targets import NoticeTarget, PingTarget, ReportTarget, Target

@@ -35,10 +35,9 @@ from strongroom.director.catalog.outbox import (
     retry_dead,
     waiting_counts,
 )
-from strongroom.director.catalog.retry import survive
 from strongroom.director.catalog.rivals import TOPIC as RIVALS_TOPIC
 from strongroom.director.catalog.rivals import rival_conditions
-from strongroom.director.context import DirectorContext, repeat
+from strongroom.director.context import DirectorContext, repeat, survive
 from strongroom.director.notices.catalog_trouble import CatalogTrouble
 from strongroom.director.notices.delivery import Delivery, send_tests
 from strongroom.director.notices.digests import queue_digests

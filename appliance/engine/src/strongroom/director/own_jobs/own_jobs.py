@@ -26,10 +26,9 @@ from strongroom.base.quantities import counted
 from strongroom.config.settings.admin_commands import AdminCommand, AdminVerb, parse_admin_command
 from strongroom.config.settings.levels import VERIFY_SAMPLE
 from strongroom.director.catalog.clients import load_clients
-from strongroom.director.catalog.retry import survive
 from strongroom.director.catalog.snapshots import add_snapshots, false_snapshots
 from strongroom.director.catalog.upkeep import remove_old_runs, remove_old_snapshots
-from strongroom.director.context import DirectorContext
+from strongroom.director.context import DirectorContext, survive
 from strongroom.director.own_jobs.catalog_copies import (
     CATALOG_JOB,
     catalog_snapshot,
@@ -48,8 +47,7 @@ from strongroom.director.own_jobs.descriptions import (
     VerifyUploads,
 )
 from strongroom.director.repositories.access import require_sound
-from strongroom.director.runs.active_run import ActiveRun, Ending
-from strongroom.director.runs.protocols import RunControl
+from strongroom.director.runs.active_run import ActiveRun, Ending, RunControl
 from strongroom.director.runs.start_messages import verified_snapshot
 from strongroom.director.snapshots.reconciliation import reconcile
 from strongroom.engine.repository.snapshots import CATALOG_TAG, POOL_TAG, RUN_TAG

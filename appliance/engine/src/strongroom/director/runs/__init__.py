@@ -10,7 +10,6 @@ Its modules:
     agents, run_ends         what agents report, and its answer; within `agent_limits`
     rivals                   two agents with one identity
     aftermath                scripts, another attempt, retention and report
-    protocols                interfaces between lifecycle, own jobs, aftermath and notices
 
 One run has these shapes: `results.runs.Run`, with what was asked for as `requests.RunRequest`, from
 its plan to the history and for those who ask; while it is active an `ActiveRun`, which the limits

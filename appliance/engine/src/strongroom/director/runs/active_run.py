@@ -7,10 +7,10 @@ keeps one alive.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
@@ -257,6 +257,23 @@ class Watchers:
         """The run has changed."""
         for event in self._by_run.get(run_id, ()):
             event.set()
+
+
+class RunControl(Protocol):
+    """What own jobs and the aftermath may do with runs; `lifecycle.Runs` is one."""
+
+    @property
+    def watchers(self) -> Watchers:
+        """Watchers of runs."""
+
+    async def say(self, active: ActiveRun, level: str, text: str) -> None:
+        """Add a line to the log of a run."""
+
+    async def submit(self, record: Run, lines: Sequence[str] = ()) -> Run:
+        """Add a run."""
+
+    def spawn(self, activity: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start an activity; it is waited for when the director stops."""
 
 
 def limit(active: ActiveRun, job: JobSettings | None, longest_seconds: int) -> None:

@@ -46,7 +46,6 @@ from strongroom.director.runs.agent_limits import (
     is_final,
 )
 from strongroom.director.runs.lifecycle import Runs
-from strongroom.director.runs.protocols import RunControl
 from strongroom.director.runs.requests import new_run
 from strongroom.director.runs.rivals import Rivals
 from strongroom.director.runs.run_ends import RunEnds
@@ -350,7 +349,7 @@ def _ended_without_agent(record: Run) -> bool:
     return record.is_final and not record.summary and record.state in ("cancelled", "failed")
 
 
-async def start_on_connect(context: DirectorContext, runs: RunControl, client: str) -> None:
+async def start_on_connect(context: DirectorContext, runs: Runs, client: str) -> None:
     """Enter a run of each job of this client that runs when it connects, unless it ran lately."""
     for job in context.configuration.jobs.values():
         interval_seconds = job.run_on_incoming_connect_interval_seconds

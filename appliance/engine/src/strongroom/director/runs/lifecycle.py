@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -25,7 +25,6 @@ import msgspec
 from strongroom.base import clock
 from strongroom.base.errors import ConflictError, StrongroomError
 from strongroom.config.settings.job import JobSettings
-from strongroom.director.catalog.retry import survive
 from strongroom.director.catalog.runs import (
     AFTERMATH,
     NewLine,
@@ -35,18 +34,20 @@ from strongroom.director.catalog.runs import (
     unfinished_runs,
     unfollowed_runs,
 )
-from strongroom.director.context import Background, DirectorContext
+from strongroom.director.context import Background, DirectorContext, survive
 from strongroom.director.results.runs import Run
 from strongroom.director.runs.active_run import (
     ActiveRun,
     ActiveRuns,
     Alarm,
     Ending,
+    RunControl,
     Watchers,
     limit,
     next_moment,
     overdue,
 )
+from strongroom.director.runs.aftermath import DirectorAftermath
 from strongroom.director.runs.dispatch import (
     REPLACED_ID,
     ConcurrencyLimits,
@@ -55,7 +56,6 @@ from strongroom.director.runs.dispatch import (
     replaced,
     with_highest_level,
 )
-from strongroom.director.runs.protocols import Aftermath, OwnJobRunner
 from strongroom.director.runs.requests import RunRequest
 from strongroom.director.runs.start_messages import limit_set, make_start
 from strongroom.director.runs.tickets import StoredTicket, remove_ticket
@@ -69,18 +69,22 @@ _log = logging.getLogger(__name__)
 
 
 class Runs:
-    """All runs that have not ended."""
+    """All runs that have not ended.
+
+    carry_out: does a run that needs no agent, and raises StrongroomError; cancelling it ends the
+    run.
+    """
 
     def __init__(
         self,
         context: DirectorContext,
         active: ActiveRuns,
-        own_jobs: OwnJobRunner,
-        aftermath: Aftermath,
+        carry_out: Callable[[ActiveRun, RunControl], Awaitable[Ending]],
+        aftermath: DirectorAftermath,
     ) -> None:
         self._context = context
         self._active = active
-        self._own_jobs = own_jobs
+        self._do_own = carry_out
         self._aftermath = aftermath
         self._gate = asyncio.Lock()
         self._background = Background()
@@ -251,7 +255,7 @@ class Runs:
             if active.is_remote:
                 await survive(self._send_start, active)
                 return
-            ending = await self._own_jobs.carry_out(active, self)
+            ending = await self._do_own(active, self)
         except StrongroomError as error:
             ending = Ending("failed", str(error), error.error_id)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run must end
