@@ -4,8 +4,7 @@ import socket
 import threading
 
 from strongroom.base import clock
-from strongroom.net.channels.early_channel import EarlyChannel
-from strongroom.net.channels.greeting import send_welcome
+from strongroom.net.channels.greeting import EarlyChannel, send_welcome
 from strongroom.net.channels.local_channel import local_channel
 
 

@@ -34,8 +34,7 @@ from strongroom.net.control.messages import (
     decode_name,
     encode_name,
 )
-from strongroom.service.job_process.program import JobOutput
-from strongroom.service.job_process.retry import persist
+from strongroom.service.job_process.program import JobOutput, persist
 
 MOST_LOGGED: Final = 2000
 _MOST_WORKERS: Final = 256

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import StrongroomError, UsageError
-from strongroom.net.identities.endings import ends_soon
-from strongroom.net.identities.identity import Identity
+from strongroom.net.identities.identity import Identity, ends_soon
 from strongroom.net.renewal import DirectorAddress, has_ended, renew_certificate
 
 if TYPE_CHECKING:

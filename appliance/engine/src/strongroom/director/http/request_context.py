@@ -27,7 +27,7 @@ from strongroom.director.results.status import OpenIncident
 from strongroom.engine.repository.keys.roles import ApplianceKey
 from strongroom.net.control.messages import ENDS_HEADER
 from strongroom.net.identities.authority import Authority as CertificateAuthority
-from strongroom.net.identities.endings import ends_soon
+from strongroom.net.identities.identity import ends_soon
 
 _bearer = HTTPBearer(auto_error=False, description="A token made by `strongroom token create`")
 

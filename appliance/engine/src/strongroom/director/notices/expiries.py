@@ -24,7 +24,7 @@ from strongroom.director.results.status import Expiry
 from strongroom.director.shown_text import shown_time
 from strongroom.net.identities import authority_files
 from strongroom.net.identities.authority import Authority
-from strongroom.net.identities.endings import AUTHORITY_WARNING_SECONDS, ends_soon
+from strongroom.net.identities.identity import AUTHORITY_WARNING_SECONDS, ends_soon
 from strongroom.net.identities.trust import roots_of
 from strongroom.service.exposition import Metric
 from strongroom.service.log_lines import DailyLog

@@ -46,8 +46,6 @@ from strongroom.director.notices.expiries import expiry_conditions
 from strongroom.director.notices.letters import Announcements
 from strongroom.director.notices.reports import queue_ping, send_reports
 from strongroom.director.notices.targets import name_of, targets_of
-from strongroom.director.notices.watch_copies import TOPIC as COPIES_TOPIC
-from strongroom.director.notices.watch_copies import late_copies
 from strongroom.director.notices.watch_director import (
     CLOCK_TOPIC,
     CONFIGURATION_TOPIC,
@@ -56,15 +54,15 @@ from strongroom.director.notices.watch_director import (
     clock_conditions,
     undelivered,
 )
-from strongroom.director.notices.watch_jobs import TIMELY, TOPIC, JobWatch
-from strongroom.director.notices.watch_paths import TOPIC as PATH_TOPIC
-from strongroom.director.notices.watch_paths import job_part
-from strongroom.director.notices.watch_snapshots import TOPIC as SNAPSHOT_TOPIC
+from strongroom.director.notices.watch_jobs import PATH_TOPIC, TIMELY, TOPIC, JobWatch, job_part
 from strongroom.director.notices.watch_snapshots import (
+    COPIES_TOPIC,
     UNKNOWN_TOPIC,
+    late_copies,
     suspect_snapshots,
     unknown_snapshots,
 )
+from strongroom.director.notices.watch_snapshots import TOPIC as SNAPSHOT_TOPIC
 from strongroom.director.notices.watch_storage import DISK, REACH, StorageWatch
 from strongroom.director.results.runs import Run
 from strongroom.director.results.status import DeadLetter, NoticeOverview, NoticeTest, OpenIncident

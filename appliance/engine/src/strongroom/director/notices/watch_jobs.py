@@ -1,19 +1,25 @@
 """What is wrong with jobs: failed, incomplete, missing, overdue, late, slow.
 
 A job has one topic, so that one cause is reported once: an agent that is unreachable makes its job
-missing, and the failed or overdue run that follows is the same incident. A success ends it. Paths
-that are missing have their own topics (watch_paths).
+missing, and the failed or overdue run that follows is the same incident. A success ends it.
+
+Each path that its FileSet names and that is not there is its own incident, and so is a backup of
+far less than usual, so that a second one is reported while a first one lasts. Only a backup that
+made a snapshot says which are there. The names come from agents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
+
+from blake3 import blake3
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.printable import printable
 from strongroom.base.quantities import counted
 from strongroom.config.settings.job import JobSettings
 from strongroom.config.settings.schedule import ScheduleSettings
@@ -27,12 +33,6 @@ from strongroom.director.catalog.run_history import (
 from strongroom.director.catalog.state import read_state, write_state
 from strongroom.director.catalog.upkeep import EXPECTED_JOBS
 from strongroom.director.context import DirectorContext
-from strongroom.director.notices.watch_paths import (
-    count_missing,
-    missing_paths,
-    says_of_paths,
-    topic_of_paths,
-)
 from strongroom.director.results.runs import Run
 from strongroom.director.schedule.due_times import (
     due_around,
@@ -43,8 +43,13 @@ from strongroom.director.schedule.due_times import (
     zone_of,
 )
 from strongroom.director.shown_text import shown_time
+from strongroom.director.snapshots.shortfalls import shortfalls_of
 
 TOPIC: Final = "job:"
+PATH_TOPIC: Final = "path:"
+# An agent can report any number of paths.
+_MOST_NAMED: Final = 20
+_LONGEST_NAME: Final = 300
 # What time alone brings about; it is not judged while the clock is not trusted.
 TIMELY: Final = frozenset(
     ("job-missing", "job-overdue", "job-late", "job-slow", "restore-test-overdue")
@@ -293,3 +298,74 @@ def _is_undecided(job: JobSettings, history: JobHistory | None, active: list[Run
 
 def _named(job: JobSettings, what: str = "the job") -> str:
     return f"{what} {job.name} of {job.client}" if job.client else f"{what} {job.name}"
+
+
+def topic_of_paths(job: JobSettings) -> str:
+    """What the topics of a job's paths begin with."""
+    return f"{PATH_TOPIC}{job.name}@{job.client}"
+
+
+def job_part(topic: str) -> str:
+    """The part of a path's topic that `topic_of_paths` gives."""
+    return topic.rpartition(":")[0]
+
+
+def says_of_paths(job: JobSettings, last: Run) -> bool:
+    """Whether the last run says which paths are there."""
+    return job.kind == "backup" and last.state in ("done", "incomplete")
+
+
+def count_missing(last: Run) -> int:
+    """How many paths the last run did not find."""
+    count = last.summary.get("missing_paths")
+    return max(0, count) if last.state == "incomplete" and isinstance(count, int) else 0
+
+
+def missing_paths(job: JobSettings, last: Run) -> Iterator[Condition]:
+    """What is missing as of the last run."""
+    count = count_missing(last)
+    names = _names(last.summary.get("missing_path_names"))[:count]
+    for name in names:
+        yield _path_condition(job, last, printable(name, _LONGEST_NAME), name)
+    if (more := count - len(names)) > 0:
+        others = "more paths" if names else "paths"
+        yield _path_condition(job, last, f"{more:,} {others} that its FileSet names", "")
+    for path, text in shortfalls_of(last.summary):
+        yield _short(job, last, path, text)
+
+
+def _path_condition(job: JobSettings, last: Run, what: str, name: str) -> Condition:
+    return Condition(
+        event="path-missing",
+        topic=f"{topic_of_paths(job)}:{_digest(name)}",
+        title=f"the job {job.name} of {job.client} does not find {what}",
+        detail="it is not backed up; the rest of the FileSet is",
+        remedy=f"restore it, or remove it from the FileSet; strongroom log {last.id[:8]}",
+        since_ns=last.ended_ns,
+        job=job.name,
+        client=job.client,
+    )
+
+
+def _short(job: JobSettings, last: Run, path: str, text: str) -> Condition:
+    return Condition(
+        event="backup-short",
+        topic=f"{topic_of_paths(job)}:{_digest(f'short {path}')}",
+        title=f"the backup {job.name} of {job.client} holds far less than usual",
+        detail=f"{text}. It displaces no other snapshot",
+        remedy=f"mount or fix it; if it is intended: strongroom accept {last.id[:8]}",
+        since_ns=last.ended_ns,
+        job=job.name,
+        client=job.client,
+    )
+
+
+def _digest(name: str) -> str:
+    return blake3(name.encode("utf-8", "backslashreplace")).hexdigest(8)
+
+
+def _names(reported: Any) -> list[str]:
+    if not isinstance(reported, list):
+        return []
+    names = dict.fromkeys(one for one in reported if isinstance(one, str) and one)
+    return list(names)[:_MOST_NAMED]

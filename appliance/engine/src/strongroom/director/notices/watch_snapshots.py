@@ -1,4 +1,4 @@
-"""Snapshots that an operator has to look at: false ones, and newest ones that a store lost."""
+"""Snapshots that an operator has to look at: false, lost by a store, unknown, without a copy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from strongroom.base import clock
 from strongroom.base.clock import utc_text
+from strongroom.base.quantities import counted
 from strongroom.director.catalog.database import Catalog
 from strongroom.director.catalog.incidents import Condition
 from strongroom.director.catalog.snapshots import (
@@ -15,9 +16,12 @@ from strongroom.director.catalog.snapshots import (
     missed_snapshots,
     missed_text,
 )
+from strongroom.director.context import DirectorContext
+from strongroom.director.runs.copy_queues import LATE_NS
 
 TOPIC: Final = "snapshot:"
 UNKNOWN_TOPIC: Final = "unknown:"
+COPIES_TOPIC: Final = "copies:"
 # Beyond that the false snapshots of a client are reported together: an agent can make any number.
 _MOST_OF_ONE: Final = 20
 
@@ -82,3 +86,22 @@ def unknown_snapshots(storage: str, made: Mapping[str, int]) -> list[Condition]:
             storage=storage,
         )
     ]
+
+
+def late_copies(context: DirectorContext) -> Iterator[Condition]:
+    """Pools of which a snapshot has waited too long for its copy."""
+    before_ns = clock.now_ns() - LATE_NS
+    for one in context.copies:
+        if one.waiting and one.behind_since_ns < before_ns:
+            yield Condition(
+                event="copy-late",
+                topic=COPIES_TOPIC + one.pool,
+                title=f"snapshots of pool {one.pool} have no copy in storage {one.storage}",
+                detail=f"{counted(one.waiting, 'snapshot')}, the oldest waits since "
+                f"{clock.utc_text(one.behind_since_ns)[:16].replace('T', ' ')} UTC",
+                remedy=f"strongroom runs --job {one.job} shows why; of a snapshot that is damaged "
+                "there is no copy: strongroom forget ID gives it up",
+                since_ns=one.behind_since_ns,
+                job=one.job,
+                storage=one.storage,
+            )

@@ -46,9 +46,9 @@ from strongroom.service.job_process.program import (
     JobOutput,
     ended_by,
     give_way,
+    persist,
     run_program,
 )
-from strongroom.service.job_process.retry import persist
 
 
 def _do(job: OwnJobDescription, job_input: JobInput, output: JobOutput) -> RunEnded:

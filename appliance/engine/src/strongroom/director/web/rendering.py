@@ -3,14 +3,18 @@
 Autoescape is on, and whatever a template shows passes `printable` first: names and texts of others
 make neither markup nor control characters. Pages have no scripts or styles of their own; the
 policy in `application` lets a browser run none. Static files are read once, so that no request
-leads to a path of the file system.
+leads to a path of the file system. Sizes, ages and states are shown in words.
 """
 
 from __future__ import annotations
 
+import base64
+from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 import jinja2
 from blake3 import blake3
@@ -19,17 +23,35 @@ from markupsafe import Markup
 
 from strongroom import __version__
 from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, size_text
 from strongroom.config.values.notice_events import CONDITIONS
 from strongroom.director.http.request_context import ApiRequest
+from strongroom.director.results.formats import path_text
+from strongroom.director.results.runs import Run
 from strongroom.director.schedule.due_times import zone_of, zone_text
-from strongroom.director.web import wording
 
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+}
+_STEPS: Final = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+# Signs beside the words, so that a state is not shown by its colour alone.
+SIGNS: Final = {
+    "done": "✓",
+    "ok": "✓",
+    "incomplete": "!",
+    "failed": "✗",
+    "late": "!",
+    "new": "?",
+    "cancelled": "×",  # noqa: RUF001 - a sign, not the letter x
+    "running": "▶",
+    "queued": "…",
+    "waiting": "…",
+    "error": "✗",
+    "warning": "!",
 }
 
 
@@ -85,20 +107,20 @@ def _templates() -> jinja2.Environment:
     )
     environment.filters.update(
         size=size_text,
-        number=wording.number,
+        number=number,
         counted=counted,
-        duration=wording.duration,
-        age=wording.age,
+        duration=duration,
+        age=age,
         utc=clock.utc_text,
         name=_name,
         folder=_folder,
     )
     environment.globals.update(
-        link=wording.link,
-        path_word=wording.path_word,
-        run_seconds=wording.run_seconds,
+        link=link,
+        path_word=path_word,
+        run_seconds=run_seconds,
         file=address_of_file,
-        signs=wording.SIGNS,
+        signs=SIGNS,
         version=__version__,
         conditions=CONDITIONS,
     )
@@ -136,8 +158,8 @@ def page(
         may=asked.rights.permits_command,
         director=asked.director.context.name,
         zone=zone_text(zone),
-        moment=lambda time_ns: wording.moment(time_ns, zone),
-        zone_offset_seconds=wording.offset_seconds(zone),
+        moment=lambda time_ns: moment(time_ns, zone),
+        zone_offset_seconds=offset_seconds(zone),
     )  # fmt: skip
     return _answer(text, code)
 
@@ -149,3 +171,71 @@ def bare_page(template: str, code: int, **values: Any) -> HTMLResponse:
 
 def _answer(text: str, code: int) -> HTMLResponse:
     return HTMLResponse(text, code, headers={"cache-control": "no-store"})
+
+
+def number(count: int) -> str:
+    """`12,345`."""
+    return f"{count:,}"
+
+
+def duration(seconds: float) -> str:
+    """`3 hours`: the largest unit of which there are two, or the next smaller one."""
+    for length, word in _STEPS:
+        if seconds >= 2 * length or (length == 1):
+            count = int(seconds // length)
+            return f"{count} {word}{'' if count == 1 else 's'}"
+    raise AssertionError
+
+
+def age(time_ns: int, now_ns: int | None = None) -> str:
+    """`3 hours ago`, `in 2 days`, `never` for 0."""
+    if not time_ns:
+        return "never"
+    seconds = ((clock.now_ns() if now_ns is None else now_ns) - time_ns) / SECOND_NS
+    if abs(seconds) < 1:
+        return "now"
+    return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(-seconds)}"
+
+
+def moment(time_ns: int, zone: ZoneInfo) -> str:
+    """`2026-11-22 21:04` in a time zone; in UTC where the calendar ends."""
+    try:
+        at = datetime.fromtimestamp(time_ns // SECOND_NS, UTC).astimezone(zone)
+    except (OverflowError, ValueError, OSError):
+        return clock.utc_text(time_ns)
+    return f"{at:%Y-%m-%d %H:%M}"
+
+
+def offset_seconds(zone: ZoneInfo) -> int:
+    """By how much a time zone is ahead of UTC now."""
+    offset = datetime.fromtimestamp(clock.now_ns() // SECOND_NS, UTC).astimezone(zone).utcoffset()
+    return int(offset.total_seconds()) if offset is not None else 0
+
+
+def run_seconds(run: Run) -> float:
+    """How long a run takes or took."""
+    if not run.started_ns:
+        return 0.0
+    return max(0, (run.ended_ns or clock.now_ns()) - run.started_ns) / SECOND_NS
+
+
+def link(page: str, /, **query: str | int | bytes | None) -> str:
+    """The address of one of our pages; a path of a snapshot (bytes) as the API takes it."""
+    words: list[tuple[str, str]] = []
+    for name, value in query.items():
+        if isinstance(value, bytes):
+            words.append(path_word(value, name))
+        elif value not in ("", None):
+            words.append((name, str(value)))
+    return f"{page}?{urlencode(words, errors='surrogateescape')}" if words else page
+
+
+def path_word(path: bytes, name: str = "path") -> tuple[str, str]:
+    """A path of a snapshot as the name and value of a query or form.
+
+    What does not print would not be shown as it is, so it is not sent as text either.
+    """
+    text = path_text(path)
+    if isinstance(text, str) and text.isprintable():
+        return name, text
+    return f"{name}_base64", base64.b64encode(path).decode("ascii")

@@ -21,9 +21,12 @@ from strongroom.base import clock
 from strongroom.base.errors import ConnectionLostError, PeerRefusedError
 from strongroom.net.channels import ktls
 from strongroom.net.channels.channel import Channel, ChannelMode, Security, tune_socket
-from strongroom.net.channels.deadline import apply_deadline, peek_byte, receive_before, send_before
-from strongroom.net.channels.early_channel import EarlyChannel
-from strongroom.net.channels.greeting import receive_greeting, send_refusal, send_welcome
+from strongroom.net.channels.greeting import (
+    EarlyChannel,
+    receive_greeting,
+    send_refusal,
+    send_welcome,
+)
 from strongroom.net.channels.local_channel import admit_local, local_channel
 from strongroom.net.channels.off_handshake import (
     MAGIC,
@@ -33,7 +36,13 @@ from strongroom.net.channels.off_handshake import (
 )
 from strongroom.net.channels.off_records import OffChannel
 from strongroom.net.channels.open_channels import OpenChannels
-from strongroom.net.channels.plain_stream import lost
+from strongroom.net.channels.plain_stream import (
+    apply_deadline,
+    lost,
+    peek_byte,
+    receive_before,
+    send_before,
+)
 from strongroom.net.channels.tls_channel import TlsChannel, tls_failure
 from strongroom.net.channels.tls_contexts import client_context, forget_errors, server_context
 from strongroom.net.identities.identity import Identity

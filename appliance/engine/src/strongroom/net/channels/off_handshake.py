@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from strongroom.base import clock
 from strongroom.base.errors import ConnectionLostError, PeerRefusedError
 from strongroom.base.printable import printable
-from strongroom.net.channels.deadline import receive_before, send_before
 from strongroom.net.channels.off_records import KEY_SIZE, OffChannel
+from strongroom.net.channels.plain_stream import receive_before, send_before
 from strongroom.net.identities.identity import Identity, verify_signature
 from strongroom.net.identities.peer import Peer, parse_certificate
 from strongroom.net.identities.trust import GREATEST_CERTIFICATE_BYTES

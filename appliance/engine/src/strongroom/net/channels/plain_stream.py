@@ -3,6 +3,9 @@
 Timeouts are the kernel's (SO_RCVTIMEO), so waiting costs no system call of its own, and a whole
 buffer is filled by one call where the bytes are there. They are short, so that a longer wait checks
 in between whether the peer is still alive.
+
+Before a peer is authenticated all reads and writes end by one deadline, a moment of
+clock.elapsed_seconds, however slow it is; those functions leave the socket with a timeout.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import select
 import socket
 from collections.abc import Sequence
 
+from strongroom.base import clock
 from strongroom.base.errors import ConnectionLostError
 from strongroom.net.channels import liveness
 from strongroom.net.channels.channel import Channel, Security, set_kernel_timeouts, wake
@@ -165,3 +169,44 @@ def _after(parts: list[memoryview], sent: int) -> list[memoryview]:
             return [part[sent:], *parts[number + 1 :]]
         sent -= len(part)
     return []
+
+
+def apply_deadline(connection: socket.socket, deadline_seconds: float) -> None:
+    """Let the next blocking call end at the deadline; ConnectionLostError when it has passed."""
+    left = deadline_seconds - clock.elapsed_seconds()
+    if left <= 0:
+        raise ConnectionLostError("the other side did not finish its handshake in time")
+    connection.settimeout(left)
+
+
+def peek_byte(connection: socket.socket, deadline_seconds: float) -> bytes:
+    """The next byte, left in the socket's buffer (MSG_PEEK); b"" at the end."""
+    apply_deadline(connection, deadline_seconds)
+    try:
+        return connection.recv(1, socket.MSG_PEEK)
+    except OSError as error:
+        raise lost(error) from error
+
+
+def receive_before(connection: socket.socket, size: int, deadline_seconds: float) -> bytes:
+    """Exactly the next `size` bytes."""
+    received = bytearray()
+    while len(received) < size:
+        apply_deadline(connection, deadline_seconds)
+        try:
+            more = connection.recv(size - len(received))
+        except OSError as error:
+            raise lost(error) from error
+        if not more:
+            raise ConnectionLostError("the other side ended the connection during the handshake")
+        received += more
+    return bytes(received)
+
+
+def send_before(connection: socket.socket, data: bytes, deadline_seconds: float) -> None:
+    """Send all of `data`."""
+    apply_deadline(connection, deadline_seconds)
+    try:
+        connection.sendall(data)
+    except OSError as error:
+        raise lost(error) from error

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -50,6 +51,10 @@ _AUTHORITY = b"authority.pem"
 _REVOKED = b"revoked.pem"
 _READ_ATTEMPTS = 10
 _GREATEST_FILE_BYTES = 256 << 10
+# Unless the director's Expiry Warning says otherwise.
+WARNING_SECONDS: Final = 14 * 86400
+# Of an authority, whose end every machine feels: so long before at least.
+AUTHORITY_WARNING_SECONDS: Final = 180 * 86400
 
 
 @dataclass(frozen=True)
@@ -268,3 +273,15 @@ def _parse_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise UsageError("the private key is of a kind that we do not use")
     return key
+
+
+def ends_soon(
+    begun_ns: int, ends_ns: int, now_ns: int, warning_seconds: int = WARNING_SECONDS
+) -> bool:
+    """Whether a certificate or token ends so soon that people are notified, or has ended.
+
+    Certificates are renewed by their holders after two thirds of their life, and what lives only
+    weeks would always end soon: so that is in the last quarter of a life at the earliest.
+    """
+    warning_ns = min(warning_seconds * SECOND_NS, (ends_ns - begun_ns) // 4)
+    return ends_ns - warning_ns <= now_ns

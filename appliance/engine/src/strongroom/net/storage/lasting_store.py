@@ -4,7 +4,7 @@ Each operation is repeated over another connection, as over SFTP, for as long as
 `strongroom.engine.stores.patience` says. So every operation has the same effect when it is done
 twice; objects that are streamed are gathered in memory until they have their name, and changes are
 not sent as a series: after a break no one could tell how far it came. A daemon is no place for it:
-its jobs are repeated as a whole (`strongroom.service.job_process.retry`).
+its jobs are repeated as a whole (`strongroom.service.job_process.program`).
 
 Where a first connection fails, a name, a key or a port is wrong, and it is not repeated.
 """

@@ -4,6 +4,5 @@ Its modules:
 
     messages   the messages of both sides: JSON objects, one a line
     process    the daemon's side: starts the job process, reads its reports, stops and kills it
-    program    the life of a job process, its input and its reports
-    retry      does a job again whose connection was lost
+    program    the life of a job process, its input and its reports; a lost connection
 """

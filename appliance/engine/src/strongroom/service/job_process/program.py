@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +32,7 @@ from strongroom.base.errors import (
     EXIT_BUG,
     EXIT_TERMINATED,
     CancelledError,
+    ConnectionLostError,
     MemoryLimitError,
     OperatingSystemError,
     StrongroomError,
@@ -52,7 +54,12 @@ _INPUT: Final = 0
 _READ_BYTES: Final = 1 << 16
 PROGRESS_SECONDS: Final = 1.0
 LONGEST_TEXT: Final = 64 << 10
+# How long a storage daemon may be unreachable without a break before the job fails.
+PATIENCE_SECONDS: Final = 15 * 60.0
+_SHORTEST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 60.0
 Description = TypeVar("Description")
+Result = TypeVar("Result")
 # Restores and backups go first. With it the kernel gives the process the lowest priority of best
 # effort for disks, too.
 HOUSEKEEPING_NICENESS: Final = 15
@@ -294,3 +301,28 @@ class JobOutput:
                 except OSError:
                     # The daemon is dead, so the end of our input will stop the job.
                     self._is_open = False
+
+
+def persist(attempt: Callable[[], Result], output: JobOutput) -> Result:
+    """Repeat until it succeeds or fails for good; only a lost connection is retried.
+
+    Every kind of job may be repeated from its beginning: a backup does not send stored data again,
+    a restore recognizes the files that it has written already, and housekeeping finds what is left.
+    Raises what `attempt` raises; ConnectionLostError after the time limit.
+    """
+    pause_seconds = _SHORTEST_PAUSE_SECONDS
+    lost_since: float | None = None
+    while True:
+        started = clock.elapsed_seconds()
+        try:
+            return attempt()
+        except ConnectionLostError as error:
+            now = clock.elapsed_seconds()
+            if lost_since is None or now - started > _LONGEST_PAUSE_SECONDS:
+                # It worked for a while in between.
+                lost_since, pause_seconds = now, _SHORTEST_PAUSE_SECONDS
+            if now - lost_since > PATIENCE_SECONDS:
+                raise
+            output.log("warning", f"{error}; trying again in {pause_seconds:.0f} s")
+            time.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
