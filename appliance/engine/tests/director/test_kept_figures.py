@@ -14,11 +14,11 @@ from strongroom.director.catalog.clients import change_client
 from strongroom.director.catalog.runs import last_ends, load_run
 from strongroom.director.catalog.snapshots import note_removed, note_returned
 from strongroom.director.catalog.upkeep import (
-    WrongTimes,
     redate,
     remove_old_runs,
     remove_old_snapshots,
 )
+from strongroom.director.clock_guard import WrongTimes
 from strongroom.director.metrics import permitted
 from strongroom.service.exposition import Metric, exposition, gzip_of
 

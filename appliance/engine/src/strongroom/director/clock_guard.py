@@ -15,17 +15,24 @@ Once the clock is correct again, `wrong` says which times were written by the wr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
-from strongroom.director.catalog.upkeep import WrongTimes
 
 TOLERANCE_SECONDS: Final = 600.0
 HOLD_SECONDS: Final = 86400.0
 # How far the clock may go ahead while the machine is off.
 ABSENCE_SECONDS: Final = 3 * 86400.0
 _LATEST_NS: Final = 1 << 62
+
+
+class WrongTimes(NamedTuple):
+    """Times from `since_ns` to `until_ns` were written by a clock that was wrong; add `by_ns`."""
+
+    since_ns: int
+    until_ns: int
+    by_ns: int
 
 
 @dataclass(slots=True)

@@ -265,7 +265,7 @@ class Commands:
                 await call(remove_file, file)
                 await self._read_again()
                 done.append(f"removed {file}")
-            for active in self._runs.all_active():
+            for active in self._runs.active.all():
                 if name in (active.record.client, active.record.source_client):
                     await self._runs.stop(active, Ending("cancelled", f"client {name} was removed"))
                     done.append(f"cancelled run {active.record.id[:8]} of {active.record.job}")
@@ -322,7 +322,7 @@ class Commands:
         """A run by its id or the beginning of it, active or not."""
         record = await self._context.ask(load_run, beginning)
         about.note(record.job, record.client, record.source_client)
-        return self._runs.active(record.id) or record
+        return self._runs.active.get(record.id) or record
 
     async def _snapshot(self, beginning: str) -> Snapshot:
         return await self._context.ask(load_snapshot, beginning)

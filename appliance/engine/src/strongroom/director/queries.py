@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
 from strongroom import __version__
 from strongroom.base import clock
@@ -59,7 +58,7 @@ from strongroom.director.results.runs import (
     RunEvent,
     RunFilter,
 )
-from strongroom.director.results.snapshots import Snapshot, SnapshotFilter
+from strongroom.director.results.snapshots import Snapshot
 from strongroom.director.results.status import (
     Capacity,
     Client,
@@ -75,16 +74,15 @@ from strongroom.director.runs.requests import plan
 from strongroom.director.runs.start_messages import tls_mode_of
 from strongroom.director.schedule.due_times import time_zone
 from strongroom.director.schedule.scheduler import Scheduler
+from strongroom.director.snapshot_queries import bounded, bounded_number
 from strongroom.service.exposition import Metric, Piece, exposition
 
 _RECENT_RUNS: Final = 20
 # More are not looked up by their names: the whole is read.
 _MANY_NAMES: Final = 1000
 _DAY_NS: Final = 86400 * SECOND_NS
-MOST_LISTED: Final = 10_000
 # Whether a caller may know of a certificate or token: its kind, and whose it is.
 Knows = Callable[[str, str], bool]
-_Filter = TypeVar("_Filter", RunFilter, SnapshotFilter)
 
 
 def knows_all(kind: str, name: str) -> bool:
@@ -153,7 +151,7 @@ class Queries:
             time_zone=context.configuration.director.time_zone or time_zone("").key,
             clients=len(clients),
             clients_connected=sum(context.link.is_connected(name) for name in clients),
-            active=tuple(one.info() for one in self._runs.all_active()),
+            active=tuple(one.info() for one in self._runs.active.all()),
             recent=tuple(recent),
             due=tuple(islice(due, limit)),
             warnings=(
@@ -260,7 +258,7 @@ class Queries:
     async def log(self, run_id: str, after: int = 0, limit: int = 1000) -> list[LogLine]:
         """Lines of a run's log whose sequence is above `after`, in order."""
         record = await self._context.ask(load_run, run_id)
-        limit = max(1, min(limit, MOST_LISTED))
+        limit = bounded_number(limit)
         return await self._context.ask(log_lines, record.id, after, limit)
 
     async def watch(self, run_id: str, after: int = 0) -> AsyncIterator[RunEvent]:
@@ -287,7 +285,7 @@ class Queries:
         self, limit: int = 100, before_id: int = 0, who: str = ""
     ) -> list[AuditEntry]:
         """The audit log, the newest first, entries before `before_id` (0: from the end)."""
-        limit = max(1, min(limit, MOST_LISTED))
+        limit = bounded_number(limit)
         return await self._context.ask(list_audit, limit, before_id, who)
 
     async def tokens(self) -> list[Token]:
@@ -356,11 +354,11 @@ class Queries:
 
     def _live(self, permits: Permits) -> list[Metric]:
         held = bool(self._context.guard.obstacle)
-        active = self._runs.all_active()
+        active = self._runs.active.all()
         return live_metrics(self._context, active, held, self._started_ns, permits)
 
     def _info(self, record: Run) -> Run:
-        active = self._runs.active(record.id)
+        active = self._runs.active.get(record.id)
         return record if active is None else active.info()
 
     def _client_info(
@@ -368,7 +366,7 @@ class Queries:
     ) -> Client:
         name = client.name
         record = known or ClientRecord(name=name)
-        active = self._runs.of_client(name)
+        active = self._runs.active.of_client(name)
         hello = self._context.hellos.get(name)
         return Client(
             name=name,
@@ -415,13 +413,6 @@ def _known(found: Iterable[Expiry], permits: Permits, knows: Knows) -> Iterator[
         if permits("client", one.client)
         and permits("storage", one.storage)
         and knows(one.kind, one.name)
-    )
-
-
-def bounded(wanted: _Filter) -> _Filter:
-    """The same, of as many as are listed at once."""
-    return replace(
-        wanted, limit=max(1, min(wanted.limit, MOST_LISTED)), offset=max(0, wanted.offset)
     )
 
 

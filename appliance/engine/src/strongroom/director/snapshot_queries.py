@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from typing import Final, TypeVar
 
 from strongroom.base.errors import StrongroomError
 from strongroom.director.catalog.clients import RecordedKind, names_of_snapshots
@@ -14,8 +16,8 @@ from strongroom.director.catalog.snapshots import (
     missed_snapshots,
 )
 from strongroom.director.context import DirectorContext
-from strongroom.director.queries import MOST_LISTED, bounded
 from strongroom.director.repositories.browsing import SnapshotBrowser
+from strongroom.director.results.runs import RunFilter
 from strongroom.director.results.snapshots import (
     ANY_FILE,
     File,
@@ -27,6 +29,19 @@ from strongroom.director.results.snapshots import (
     SnapshotFilter,
 )
 from strongroom.director.runs.retention import with_time_kept
+
+MOST_LISTED: Final = 10_000
+_Filter = TypeVar("_Filter", RunFilter, SnapshotFilter)
+
+
+def bounded_number(limit: int) -> int:
+    """A limit of as many as are listed at once."""
+    return max(1, min(limit, MOST_LISTED))
+
+
+def bounded(wanted: _Filter) -> _Filter:
+    """The same, of as many as are listed at once."""
+    return replace(wanted, limit=bounded_number(wanted.limit), offset=max(0, wanted.offset))
 
 
 class SnapshotQueries:
@@ -74,7 +89,7 @@ class SnapshotQueries:
         SourceError when the snapshot has no such path.
         """
         record = await self._record(snapshot_id)
-        limit = max(1, min(limit, MOST_LISTED))
+        limit = bounded_number(limit)
         return await self._context.with_repository(
             self._browser.list_files, record, path, after, limit
         )
@@ -87,7 +102,7 @@ class SnapshotQueries:
         SourceError when the snapshot has no such path.
         """
         record = await self._record(snapshot_id)
-        limit = max(1, min(limit, MOST_LISTED))
+        limit = bounded_number(limit)
         return await self._context.with_repository(self._browser.list_below, record, path, limit)
 
     async def followed(self, snapshot_id: str, paths: Sequence[bytes]) -> tuple[bytes, ...]:
@@ -107,7 +122,7 @@ class SnapshotQueries:
     ) -> tuple[FileChange, ...]:
         """Differences between two snapshots of a storage, in listing order, after the first."""
         before, after = await self._record(before_id), await self._record(after_id)
-        limit = max(1, min(limit, MOST_LISTED))
+        limit = bounded_number(limit)
         return await self._context.with_repository(
             self._browser.compare, before, after, below, limit, skip
         )
@@ -132,7 +147,7 @@ class SnapshotQueries:
             records = [await self._record(only)]
         else:
             records = await self._context.ask(find_snapshots, bounded(snapshots))
-        limit = max(1, min(limit, MOST_LISTED))
+        limit = bounded_number(limit)
 
         def find() -> FoundFiles:
             return self._browser.find_files(

@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 from strongroom.base import clock
 from strongroom.base.errors import ConflictError, UnknownNameError
 from strongroom.director.catalog.database import Catalog
-from strongroom.director.catalog.runs import NewLine, change_run
+from strongroom.director.catalog.runs import NewLine, change_run, run_of_row
 from strongroom.director.catalog.snapshots import insert_snapshots
 from strongroom.director.catalog.tables import RUNS
 from strongroom.director.results.runs import Run
@@ -38,7 +38,7 @@ def add_late_snapshot(catalog: Catalog, record: Snapshot) -> None:
         row = connection.execute(wanted).one_or_none()
         if row is None:
             raise UnknownNameError(f"there is no run {record.run}")
-        run = Run(**row._mapping)  # noqa: SLF001 - SQLAlchemy's API for columns of a row
+        run = run_of_row(row)
         if fault := why_not_late(run, record.id):
             raise ConflictError(fault)
         noted = update(RUNS).where(RUNS.c.id == run.id).values(snapshot=record.id)

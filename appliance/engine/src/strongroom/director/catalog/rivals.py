@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -10,11 +10,9 @@ import msgspec
 from strongroom.base import clock
 from strongroom.base.decoding import decodable
 from strongroom.director.catalog.database import Catalog
-from strongroom.director.catalog.incidents import Condition
 from strongroom.director.catalog.state import read_state, write_state
 from strongroom.net.control.messages import Hello
 
-TOPIC: Final = "agents:"
 _STATE: Final = "two agents"
 
 
@@ -71,17 +69,3 @@ def load_rivals(catalog: Catalog) -> dict[str, Rivalry]:
 def save_rivals(catalog: Catalog, rivals: Mapping[str, Rivalry]) -> None:
     """Store them. Blocks. Raises CatalogError."""
     write_state(catalog, _STATE, msgspec.to_builtins(rivals))
-
-
-def rival_conditions(rivals: Mapping[str, Rivalry]) -> Iterator[Condition]:
-    """The incidents of all of them."""
-    for client, one in list(rivals.items()):
-        yield Condition(
-            event="two-agents",
-            topic=TOPIC + client,
-            title=f"two agents have the identity of {client}, and its backups wait",
-            detail=one.text(),
-            remedy="on the copy: strongroom agent rejoin; or end the copy: that counts in an hour",
-            since_ns=one.since_ns,
-            client=client,
-        )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, func, not_, select
 
 from strongroom.base.clock import SECOND_NS
 from strongroom.director.catalog.database import Catalog
-from strongroom.director.catalog.runs import among
+from strongroom.director.catalog.runs import among, run_of_row
 from strongroom.director.catalog.tables import RUNS
 from strongroom.director.results.runs import Run
 
@@ -77,7 +77,7 @@ def job_histories(
             RUNS.c.ended_ns == newest.c.newest_ns,
         )
         query = select(*(RUNS.c[name] for name in _OF_ENDS)).join(newest, same).where(*ended)
-        last = {(one.job, one.client): one for one in _records(connection.execute(query))}
+        last = {(one.job, one.client): one for one in map(run_of_row, connection.execute(query))}
         started = _newest(connection, RUNS.c.started_ns, good)
         queued = _newest(connection, RUNS.c.queued_ns, of_kinds)
     return {
@@ -127,7 +127,7 @@ def ended_runs(catalog: Catalog, since_ns: int, most: int) -> list[Run]:
         .order_by(RUNS.c.ended_ns.desc())
         .limit(most)
     )
-    return list(_records(reversed(list(catalog.rows(query)))))
+    return [run_of_row(row) for row in reversed(list(catalog.rows(query)))]
 
 
 def _newest(
@@ -136,8 +136,3 @@ def _newest(
     query = select(RUNS.c.job, RUNS.c.client, func.max(column).label("newest_ns"))
     rows = connection.execute(query.where(*conditions).group_by(RUNS.c.job, RUNS.c.client))
     return {(row.job, row.client): row.newest_ns for row in rows}
-
-
-def _records(rows: Iterable[Any]) -> Iterator[Run]:
-    for row in rows:
-        yield Run(**row._mapping)  # noqa: SLF001 - SQLAlchemy's API for columns of a row

@@ -23,6 +23,7 @@ from strongroom.director.results.runs import (
 )
 
 SHORTEST_BEGINNING = 4
+RUN_ID_DIGITS = 32
 # A limit, so that an agent's endless log does not fill the director's disk.
 MOST_LOG_LINES = 100_000
 LONGEST_LINE_CHARACTERS = 4096
@@ -58,7 +59,7 @@ def add_run(catalog: Catalog, record: Run, lines: Sequence[NewLine] = ()) -> Run
             if not connection.execute(moved).rowcount:
                 there = connection.execute(select(RUNS).where(RUNS.c.id == record.id)).one_or_none()
                 if there is not None:  # added by us, but the answer was lost
-                    return _record(there)
+                    return run_of_row(there)
                 raise ConflictError(f"run {record.rescheduled_from} was tried again before")
         connection.execute(insert(RUNS), [columns])
         note_stale(connection, Changed(record.job, record.client))
@@ -83,7 +84,7 @@ def change_run(
         row = connection.execute(wanted).one_or_none()
         if row is None:
             raise UnknownNameError(f"there is no run {run_id}")
-        before = _record(row)
+        before = run_of_row(row)
         if only_in and before.state not in only_in:
             raise ConflictError(f"run {run_id} is {before.state}")
         count = _append(connection, run_id, before.log_lines, lines)
@@ -117,7 +118,18 @@ def load_run(catalog: Catalog, beginning: str) -> Run:
         raise UnknownNameError(f"there is no run {beginning}")
     if len(rows) > 1:
         raise ConflictError(f"several runs begin with {beginning}; type more of the id")
-    return _record(rows[0])
+    return run_of_row(rows[0])
+
+
+def is_run_id(text: str) -> bool:
+    """Whether it looks like a whole id."""
+    return len(text) == RUN_ID_DIGITS and all(c in "0123456789abcdef" for c in text)
+
+
+def known_run(catalog: Catalog, run_id: str) -> Run | None:
+    """The run of this whole id; None where there is none, or it is no id."""
+    rows = catalog.rows(select(RUNS).where(RUNS.c.id == run_id)) if is_run_id(run_id) else ()
+    return next(map(run_of_row, rows), None)
 
 
 def find_runs(catalog: Catalog, wanted: RunFilter) -> list[Run]:
@@ -143,7 +155,7 @@ def find_runs(catalog: Catalog, wanted: RunFilter) -> list[Run]:
         .limit(wanted.limit)
         .offset(wanted.offset)
     )
-    return [_record(row) for row in catalog.rows(query)]
+    return [run_of_row(row) for row in catalog.rows(query)]
 
 
 def _is_in(states: Collection[str]) -> ColumnElement[bool]:
@@ -161,7 +173,7 @@ def _is_in(states: Collection[str]) -> ColumnElement[bool]:
 def unfinished_runs(catalog: Catalog) -> list[Run]:
     """Every run that has not ended, the oldest first."""
     query = select(RUNS).where(RUNS.c.state.not_in(FINAL_STATES)).order_by(RUNS.c.queued_ns)
-    return [_record(row) for row in catalog.rows(query)]
+    return [run_of_row(row) for row in catalog.rows(query)]
 
 
 def unfollowed_runs(catalog: Catalog) -> list[Run]:
@@ -171,7 +183,7 @@ def unfollowed_runs(catalog: Catalog) -> list[Run]:
         .where(RUNS.c.state.in_(FINAL_STATES), RUNS.c.aftermath != "")
         .order_by(RUNS.c.ended_ns)
     )
-    return [_record(row) for row in catalog.rows(query)]
+    return [run_of_row(row) for row in catalog.rows(query)]
 
 
 def last_runs(catalog: Catalog, jobs: Collection[str] | None = None) -> dict[str, Run]:
@@ -185,7 +197,7 @@ def last_runs(catalog: Catalog, jobs: Collection[str] | None = None) -> dict[str
     query = select(RUNS).join(
         newest, and_(RUNS.c.job == newest.c.job, RUNS.c.scheduled_ns == newest.c.newest_ns)
     )
-    return {row.job: _record(row) for row in catalog.rows(query)}
+    return {row.job: run_of_row(row) for row in catalog.rows(query)}
 
 
 def last_ends(
@@ -216,7 +228,7 @@ def last_ends(
         if level:
             same = and_(same, RUNS.c.level == level)
         rows = catalog.rows(select(RUNS).join(newest, same))
-        found.update((row.id, _record(row)) for row in rows)
+        found.update((row.id, run_of_row(row)) for row in rows)
     return sorted(found.values(), key=lambda record: record.ended_ns)
 
 
@@ -283,5 +295,6 @@ def _bounded(line: NewLine) -> tuple[int, str, str]:
     return line.time_ns, line.level, text[:LONGEST_LINE_CHARACTERS]
 
 
-def _record(row: Any) -> Run:
+def run_of_row(row: Any) -> Run:
+    """The run in a row of the table, or in some columns of it."""
     return Run(**row._mapping)  # noqa: SLF001 - SQLAlchemy's API for columns of a row

@@ -11,7 +11,7 @@ wait. The audit log and the logs of runs keep what was written.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import ColumnElement, Delete, Table, and_, case, delete, exists, or_, select, update
 
@@ -28,6 +28,7 @@ from strongroom.director.catalog.tables import (
     SNAPSHOTS,
 )
 from strongroom.director.catalog.tables import TOKENS as API_TOKENS
+from strongroom.director.clock_guard import WrongTimes
 from strongroom.director.results.runs import FINAL_STATES
 
 
@@ -100,14 +101,6 @@ _DERIVED: Final = (
 _PENDING: Final = ((OUTBOX, ("not_before_ns",)), (RUNS, ("not_before_ns", "deadline_ns")))
 _LONGEST_WAIT_NS: Final = 31 * 86400 * SECOND_NS
 EXPECTED_JOBS: Final = "expected jobs"
-
-
-class WrongTimes(NamedTuple):
-    """Times from `since_ns` to `until_ns` were written by a clock that was wrong; add `by_ns`."""
-
-    since_ns: int
-    until_ns: int
-    by_ns: int
 
 
 def redate(catalog: Catalog, wrong: WrongTimes) -> int:

@@ -214,8 +214,8 @@ class AgentConnections:
                 and not older.closing
                 and await older.socket.is_alive()
             ):
-                await self._events.on_rival(peer.name, older.seen, seen, older.peer.issued)
-            refusal = await self._events.rival_refusal(peer.name, seen, is_revoked)
+                await self._events.rivals.found(peer.name, older.seen, seen, older.peer.issued)
+            refusal = await self._events.rivals.refusal(peer.name, seen, is_revoked)
         except StrongroomError as error:
             _log.error("agent %s cannot be compared with another: %s", peer.name, shown(error))
             return CLOSE_OUR_FAULT, "the director cannot work now"

@@ -128,6 +128,13 @@ class ApiRequest:
         )
 
     async def names_in_sight(
+        self, recorded_names: Callable[[RecordedKind], Awaitable[list[str]]]
+    ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+        """Clients and jobs that a listing can be narrowed to; see `_names_in_sight`."""
+        clients = await self._names_in_sight("client", recorded_names)
+        return clients, await self._names_in_sight("job", recorded_names)
+
+    async def _names_in_sight(
         self,
         kind: RecordedKind,
         recorded_names: Callable[[RecordedKind], Awaitable[list[str]]],

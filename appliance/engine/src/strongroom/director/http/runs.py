@@ -64,9 +64,7 @@ async def runs(
 ) -> Page[Run]:
     """Runs that the caller may see, the newest first."""
     asked.rights.require_command("runs")
-    recorded_names = asked.director.queries.names_of_runs
-    of_clients = await asked.names_in_sight("client", recorded_names)
-    of_jobs = await asked.names_in_sight("job", recorded_names)
+    of_clients, of_jobs = await asked.names_in_sight(asked.director.queries.names_of_runs)
 
     async def read(offset: int, count: int) -> list[Run]:
         return await asked.director.queries.runs(

@@ -78,9 +78,7 @@ async def snapshots(
     without `false` none that was found false.
     """
     asked.rights.require_command("snapshots")
-    recorded_names = asked.director.snapshots.names
-    of_clients = await asked.names_in_sight("client", recorded_names)
-    of_jobs = await asked.names_in_sight("job", recorded_names)
+    of_clients, of_jobs = await asked.names_in_sight(asked.director.snapshots.names)
 
     async def read(offset: int, count: int) -> list[Snapshot]:
         return await asked.director.snapshots.find(

@@ -33,7 +33,7 @@ from strongroom.director.catalog.outbox import (
     retry_waiting,
     waiting,
 )
-from strongroom.director.catalog.runs import load_run
+from strongroom.director.catalog.runs import known_run
 from strongroom.director.context import DirectorContext
 from strongroom.director.notices.targets import name_of, place_of, targets_of
 from strongroom.director.results.runs import Run
@@ -202,10 +202,9 @@ class Delivery:
         if not target.command:
             return []
         context, content = self._context, message.content
-        try:
-            record = await context.ask(load_run, str(content["run"]))
-        except UnknownNameError:
-            record = Run(id=str(content["run"]), job=str(content["job"]), kind="backup")
+        run_id = str(content["run"])
+        record = await context.ask(known_run, run_id)
+        record = record or Run(id=run_id, job=str(content["job"]), kind="backup")
         # `%r` means the recipients; the rest as in scripts.
         command = target.command.replace("%r", " ".join(target.addresses))
         try:

@@ -35,8 +35,6 @@ from strongroom.director.catalog.outbox import (
     retry_dead,
     waiting_counts,
 )
-from strongroom.director.catalog.rivals import TOPIC as RIVALS_TOPIC
-from strongroom.director.catalog.rivals import rival_conditions
 from strongroom.director.context import DirectorContext, repeat, survive
 from strongroom.director.notices.catalog_trouble import CatalogTrouble
 from strongroom.director.notices.delivery import Delivery, send_tests
@@ -50,8 +48,10 @@ from strongroom.director.notices.watch_director import (
     CLOCK_TOPIC,
     CONFIGURATION_TOPIC,
     OUTBOX_TOPIC,
+    RIVALS_TOPIC,
     ConfigurationWatch,
     clock_conditions,
+    rival_conditions,
     undelivered,
 )
 from strongroom.director.notices.watch_jobs import PATH_TOPIC, TIMELY, TOPIC, JobWatch, job_part

@@ -1,7 +1,7 @@
-"""What is wrong with the director itself: its configuration, its clock, what it cannot deliver.
+"""What is wrong at the director itself: configuration, clock, what it cannot deliver, its agents.
 
 A changed configuration that it refused when it was asked to reload it; a clock that jumped;
-destinations that accept nothing, of which the others are reported.
+destinations that accept nothing, of which the others are reported; two agents with one identity.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.director.catalog.incidents import Condition
 from strongroom.director.catalog.outbox import Failing, OutgoingMessage
+from strongroom.director.catalog.rivals import Rivalry
 from strongroom.director.clock_guard import ClockGuard
 from strongroom.director.context import DirectorContext
 from strongroom.director.notices.targets import name_of
@@ -21,6 +22,7 @@ from strongroom.director.notices.targets import name_of
 CLOCK_TOPIC: Final = "clock"
 CONFIGURATION_TOPIC: Final = "configuration"
 OUTBOX_TOPIC: Final = "notices:"
+RIVALS_TOPIC: Final = "agents:"
 # Anyone who reloads by hand sees it at once, and fixes it.
 PATIENCE_SECONDS: Final = 300.0
 _PATIENCE_NS: Final = 3600 * SECOND_NS
@@ -106,3 +108,17 @@ def clock_conditions(guard: ClockGuard) -> Iterator[Condition]:
         "as overdue",
         since_ns=clock.now_ns(),
     )
+
+
+def rival_conditions(rivals: Mapping[str, Rivalry]) -> Iterator[Condition]:
+    """The incidents of all of them."""
+    for client, one in list(rivals.items()):
+        yield Condition(
+            event="two-agents",
+            topic=RIVALS_TOPIC + client,
+            title=f"two agents have the identity of {client}, and its backups wait",
+            detail=one.text(),
+            remedy="on the copy: strongroom agent rejoin; or end the copy: that counts in an hour",
+            since_ns=one.since_ns,
+            client=client,
+        )

@@ -48,6 +48,7 @@ from strongroom.director.own_jobs.descriptions import (
 )
 from strongroom.director.repositories.access import require_sound
 from strongroom.director.runs.active_run import ActiveRun, Ending, RunControl
+from strongroom.director.runs.run_ends import counts_of
 from strongroom.director.runs.start_messages import verified_snapshot
 from strongroom.director.snapshots.reconciliation import reconcile
 from strongroom.engine.repository.snapshots import CATALOG_TAG, POOL_TAG, RUN_TAG
@@ -228,17 +229,8 @@ class OwnJobs:
 
 
 def _outcome(ended: RunEnded, changes: dict[str, Any]) -> Ending:
-    summary = ended.summary
-    columns: dict[str, Any] = {"summary": summary, **changes}
-    for column, names in (
-        ("files", ("files",)),
-        ("bytes", ("size_bytes", "read_bytes", "freed_bytes")),
-        ("stored_bytes", ("stored_bytes",)),
-        ("errors", ("problems",)),
-    ):
-        for name in names:
-            if isinstance(summary.get(name), int):
-                columns.setdefault(column, summary[name])
+    counts, _ = counts_of(ended.summary)
+    columns: dict[str, Any] = {**counts, "summary": ended.summary, **changes}
     lines: tuple[tuple[str, str], ...] = ()
     if ended.error:
         columns |= {"error": ended.error, "error_id": ended.error_id}

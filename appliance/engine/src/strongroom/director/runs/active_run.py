@@ -19,7 +19,6 @@ from strongroom.director.results.runs import Run
 from strongroom.director.runs.agent_limits import AgentLog
 from strongroom.director.runs.dispatch import Contender
 from strongroom.director.runs.requests import RunRequest
-from strongroom.director.runs.tickets import StoredTicket
 from strongroom.net.control.messages import RunProgress
 
 # A run that makes no progress for so long holds up no others.
@@ -48,6 +47,14 @@ class Ending:
     changes: Mapping[str, Any] = field(default_factory=dict)
     lines: tuple[tuple[str, str], ...] = ()
     is_reported: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTicket:
+    """The ticket of a run: the Storage of its repository, and the name of the object."""
+
+    storage: str
+    name: str
 
 
 @dataclass(eq=False, slots=True)

@@ -28,7 +28,14 @@ from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import ScriptError, StrongroomError, UnknownNameError
 from strongroom.config.settings.job import JobSettings, RunScript
-from strongroom.director.catalog.runs import AFTERMATH, NewLine, change_run, load_run, new_run_id
+from strongroom.director.catalog.runs import (
+    AFTERMATH,
+    NewLine,
+    change_run,
+    known_run,
+    load_run,
+    new_run_id,
+)
 from strongroom.director.context import DirectorContext, survive
 from strongroom.director.results.runs import Run
 from strongroom.director.runs.active_run import ActiveRun, RunControl
@@ -87,7 +94,7 @@ class DirectorAftermath:
 
         if active.record.attempt == 1:
             for companion in companions(self._context.configuration, active.record):
-                if await self._is_known(companion.id):
+                if await survive(self._context.ask, known_run, companion.id) is not None:
                     continue  # a director before us started it
                 await runs.say(active, "info", f"starts run {companion.id} along with it")
                 runs.spawn(_submit(runs, companion))
@@ -198,13 +205,6 @@ class DirectorAftermath:
     def _scripts(self, record: Run, moments: tuple[str, ...]) -> tuple[RunScript, ...]:
         job = self._context.configuration.jobs.get(record.job)
         return () if job is None else job.scripts(moments, on_client=False)
-
-    async def _is_known(self, run_id: str) -> bool:
-        try:
-            await survive(self._context.ask, load_run, run_id)
-        except UnknownNameError:
-            return False
-        return True
 
     async def _note(self, record: Run, step: str) -> None:
         """Everything before this step was done."""

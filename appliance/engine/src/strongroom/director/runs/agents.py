@@ -16,7 +16,7 @@ repeated forever and block all others: it is acknowledged, and its run has faile
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -29,12 +29,10 @@ from strongroom.base.errors import (
     OperatingSystemError,
     ProtocolError,
     StrongroomError,
-    UnknownNameError,
 )
 from strongroom.base.quantities import counted
 from strongroom.director.catalog.clients import change_client
-from strongroom.director.catalog.rivals import SeenAgent
-from strongroom.director.catalog.runs import LONGEST_LINE_CHARACTERS, NewLine, last_runs, load_run
+from strongroom.director.catalog.runs import LONGEST_LINE_CHARACTERS, NewLine, known_run, last_runs
 from strongroom.director.context import DirectorContext
 from strongroom.director.results.runs import Run
 from strongroom.director.runs.active_run import LOST_ID, ActiveRun, Ending
@@ -120,21 +118,11 @@ class Agents:
         await context.link.send(client, welcome)
         for run_id in dict.fromkeys(hello.runs):
             await self._settle(client, run_id, self._answer_named(client, run_id))
-        for active in self._runs.of_client(client):
+        for active in self._runs.active.of_client(client):
             if active.is_running and active.record.id not in hello.runs:
                 await self._settle(client, active.record.id, self._settle_unnamed(active))
         await self._settle(client, "all that wait", self._runs.dispatch())
         await start_on_connect(context, self._runs, client)
-
-    async def on_rival(self, client: str, first: SeenAgent, second: SeenAgent, issued: int) -> None:
-        """Another agent connects in the name of a client whose agent answers."""
-        await self.rivals.found(client, first, second, issued)
-
-    async def rival_refusal(
-        self, client: str, seen: SeenAgent, is_revoked: Callable[[int], bool]
-    ) -> str:
-        """Why an agent may not connect besides another of its name; "" if it may."""
-        return await self.rivals.refusal(client, seen, is_revoked)
 
     async def on_rivalry_ended(self, client: str, why: str) -> None:
         """There is one agent of the client again."""
@@ -146,7 +134,7 @@ class Agents:
         self._lines.flush()
         self._context.hellos.pop(client, None)
         now = clock.elapsed_seconds()
-        for active in self._runs.of_client(client):
+        for active in self._runs.active.of_client(client):
             if active.is_running and active.lost_at is None:
                 active.lost_at = now
         await self._note(client, last_seen_ns=clock.now_ns())
@@ -239,7 +227,7 @@ class Agents:
 
     def _own(self, client: str, run_id: str) -> ActiveRun | None:
         """An active run of this agent."""
-        active = self._runs.active(run_id)
+        active = self._runs.active.get(run_id)
         mine = active is not None and active.record.client == client and active.is_remote
         return active if mine else None
 
@@ -286,7 +274,7 @@ class Agents:
             if (limit := limit_set(active.record)) is not None:
                 await self._context.link.send(client, limit)
         else:
-            record = await self._record(run_id)
+            record = await self._context.ask(known_run, run_id)
             if record is None or record.client != client or _ended_without_agent(record):
                 await self._context.link.send(client, Cancel(run_id=run_id))
                 return
@@ -308,7 +296,7 @@ class Agents:
 
     async def _answer_stranger(self, client: str, message: Report | RunProgress) -> None:
         """A report about a run that has ended, belongs to another agent, or is unknown."""
-        record = await self._record(message.run_id)
+        record = await self._context.ask(known_run, message.run_id)
         if record is None or record.client != client:
             named = shown(message.run_id, 32)
             text = "agent %s reports about run %s, not its own"
@@ -321,14 +309,6 @@ class Agents:
             await self._context.link.send(
                 client, Acknowledge(run_id=message.run_id, sequence=message.sequence)
             )
-
-    async def _record(self, run_id: str) -> Run | None:
-        if len(run_id) != 32:
-            return None
-        try:
-            return await self._context.ask(load_run, run_id)
-        except UnknownNameError:
-            return None
 
     async def _note(self, client: str, **changes: Any) -> None:
         await self._context.ask(change_client, client, **changes)

@@ -59,7 +59,7 @@ class CopyQueues:
 
     async def _start(self, copies: PoolCopies, backlog: Backlog) -> None:
         of = (copies.job, backlog.storage)
-        active = (one.record for one in self._runs.all_active())
+        active = (one.record for one in self._runs.active.all())
         if of in {(one.job, one.storage) for one in active}:
             return
         now = clock.elapsed_seconds()

@@ -42,6 +42,7 @@ from strongroom.director.runs.active_run import (
     Alarm,
     Ending,
     RunControl,
+    StoredTicket,
     Watchers,
     limit,
     next_moment,
@@ -58,7 +59,7 @@ from strongroom.director.runs.dispatch import (
 )
 from strongroom.director.runs.requests import RunRequest
 from strongroom.director.runs.start_messages import limit_set, make_start
-from strongroom.director.runs.tickets import StoredTicket, remove_ticket
+from strongroom.director.runs.tickets import remove_ticket
 from strongroom.net.control.messages import Cancel
 
 STOP_SECONDS: Final = 15.0
@@ -69,7 +70,7 @@ _log = logging.getLogger(__name__)
 
 
 class Runs:
-    """All runs that have not ended.
+    """All runs that have not ended; `active` has them.
 
     carry_out: does a run that needs no agent, and raises StrongroomError; cancelling it ends the
     run.
@@ -83,27 +84,13 @@ class Runs:
         aftermath: DirectorAftermath,
     ) -> None:
         self._context = context
-        self._active = active
+        self.active = active
         self._do_own = carry_out
         self._aftermath = aftermath
         self._gate = asyncio.Lock()
         self._background = Background()
         self.watchers = Watchers()
         self.alarm = Alarm()
-
-    # Queries.
-
-    def active(self, run_id: str) -> ActiveRun | None:
-        """A run that has not ended."""
-        return self._active.get(run_id)
-
-    def all_active(self) -> list[ActiveRun]:
-        """Every run that has not ended, the longest known first."""
-        return self._active.all()
-
-    def of_client(self, client: str) -> list[ActiveRun]:
-        """Those that an agent executes or will."""
-        return self._active.of_client(client)
 
     # Creation.
 
@@ -112,8 +99,8 @@ class Runs:
         call, catalog = self._context.in_thread, self._context.catalog
         unfollowed = await call(unfollowed_runs, catalog)
         for record in await call(unfinished_runs, catalog):
-            self._active.add(record)
-        for active in self.all_active():
+            self.active.add(record)
+        for active in self.active.all():
             self._limit(active)
             if active.is_running and not active.is_remote:
                 reason = "the director was restarted during this run"
@@ -140,7 +127,7 @@ class Runs:
         new_lines = [NewLine(now_ns, "info", text) for text in lines]
         async with self._gate:
             verdict = None
-            others = self._active.records()
+            others = self.active.records()
             superfluous = {one.id: one for one in replaced(record, others)} if judged else {}
             record = with_highest_level(record, superfluous.values())
             if job is not None and judged:
@@ -157,14 +144,14 @@ class Runs:
                 new_lines.append(NewLine(now_ns, "warning", f"cancelled: {verdict.refusal}"))
             record = await self._context.ask(add_run, record, new_lines)
             if not record.is_final:
-                self._expect(self._active.add(record))
+                self._expect(self.active.add(record))
         if record.is_final:
             self.spawn(self._follow(record.id))
         for run_id, why in verdict.cancelled if verdict is not None else ():
-            if (older := self._active.get(run_id)) is not None:
+            if (older := self.active.get(run_id)) is not None:
                 await self.stop(older, Ending("cancelled", why))
         for old in superfluous.values() if not record.is_final else ():
-            older = self._active.get(old.id)
+            older = self.active.get(old.id)
             if older is not None and not older.is_running:
                 why = f"run {record.id[:8]}, the next of its schedule, replaces it"
                 why = f"{old.reason}; {why}" if old.reason else why
@@ -180,7 +167,7 @@ class Runs:
         async with self._gate:
             now = clock.elapsed_seconds()
             ready: list[ActiveRun] = []
-            for active in self.all_active():
+            for active in self.active.all():
                 if active.is_running or active.ending is not None:
                     continue
                 obstacle = self._obstacle(active, now)
@@ -192,7 +179,7 @@ class Runs:
                     ready.append(active)
             running = [
                 active.contender(self._job(active.record))
-                for active in self._active.all()
+                for active in self.active.all()
                 if active.is_running and active.record.kind != "estimate"
             ]
             waiting = [active.contender(self._job(active.record)) for active in ready]
@@ -338,7 +325,7 @@ class Runs:
             active.record = await self._context.ask(load_run, active.record.id)
         while active.tickets:
             self.spawn(self._remove_ticket(active.record.id, active.tickets.pop()))
-        if not self._active.remove(active.record.id):
+        if not self.active.remove(active.record.id):
             return
         self.watchers.wake(active.record.id)
         self.spawn(self._follow(active.record.id))
@@ -394,7 +381,7 @@ class Runs:
     async def tick(self) -> None:
         """End runs beyond a time limit, and start what may start now."""
         now = clock.elapsed_seconds()
-        for active in self.all_active():
+        for active in self.active.all():
             ending = self._orphaned(active) or overdue(active, self._job(active.record), now)
             if active.ending is not None and now >= active.stop_at:
                 text = f"agent {active.record.client} never confirmed it; the cancel is sent again"
@@ -420,7 +407,7 @@ class Runs:
 
     def next_moment(self) -> float | None:
         """When `tick` is needed next at the latest, by clock.elapsed_seconds."""
-        return next_moment(self._active.all())
+        return next_moment(self.active.all())
 
     # Background activities.
 

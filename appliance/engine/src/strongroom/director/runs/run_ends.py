@@ -56,7 +56,7 @@ class RunEnds:
         state = str(message.status)
         error_id, reason = shown(message.error_id, 100), message.error[:_LONGEST_TEXT]
         logged = [(line.level, line.text) for line in lines]
-        counts, false = _counts(message.summary)
+        counts, false = counts_of(message.summary)
         changes |= counts
         logged += [("warning", f"the agent's summary is false: {one}") for one in false]
         if record.kind == "backup" and message.snapshot:
@@ -136,11 +136,11 @@ def _false_text(snapshot: str, fault: str) -> str:
     return f"snapshot {snapshot[:8]} is false and not used: {fault}; find out why, then forget it"
 
 
-def _counts(summary: dict[str, Any]) -> tuple[dict[str, int], list[str]]:
+def counts_of(summary: dict[str, Any]) -> tuple[dict[str, int], list[str]]:
     """Columns of the catalog from a summary, and the figures in it that cannot be true."""
     names = {
         "files": ("files", "entries", "actions"),
-        "bytes": ("size_bytes", "written_bytes", "read_bytes"),
+        "bytes": ("size_bytes", "written_bytes", "read_bytes", "freed_bytes"),
         "stored_bytes": ("stored_bytes",),
         "errors": ("problems", "errors"),
     }

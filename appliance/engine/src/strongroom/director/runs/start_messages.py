@@ -30,9 +30,10 @@ from strongroom.director.catalog.snapshots import (
 from strongroom.director.context import DirectorContext
 from strongroom.director.results.runs import Run, RunFilter
 from strongroom.director.results.snapshots import Snapshot
+from strongroom.director.runs.active_run import StoredTicket
 from strongroom.director.runs.levels import decide_level, fileset_digest
 from strongroom.director.runs.requests import RunRequest
-from strongroom.director.runs.tickets import StoredTicket, open_any, open_for
+from strongroom.director.runs.tickets import open_any, open_for
 from strongroom.engine.filesets.spec import FileSetSpec
 from strongroom.engine.repository.snapshots import POOL_TAG, RUN_TAG
 from strongroom.engine.repository.ticket_objects import GRANT_SECONDS

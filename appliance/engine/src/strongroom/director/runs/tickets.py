@@ -6,7 +6,6 @@ next ticket or by prune (strongroom.engine.repository.ticket_objects).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from strongroom.base.errors import (
@@ -27,20 +26,13 @@ from strongroom.director.repositories.access import (
     require_sound,
 )
 from strongroom.director.results.snapshots import Snapshot
+from strongroom.director.runs.active_run import StoredTicket
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.restore_ticket import make_ticket
 from strongroom.engine.repository.set_aside import SetAside
 from strongroom.engine.repository.snapshots import Snapshot as StoredSnapshot
 from strongroom.engine.repository.ticket_objects import GRANT_SECONDS, TicketObject, store_ticket
 from strongroom.engine.rows.left_out import is_in_folders
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTicket:
-    """The ticket of a run: the Storage of its repository, and the name of the object."""
-
-    storage: str
-    name: str
 
 
 def remove_ticket(context: DirectorContext, ticket: StoredTicket) -> None:

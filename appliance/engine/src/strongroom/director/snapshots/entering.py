@@ -10,10 +10,9 @@ from strongroom.base.errors import (
     CatalogError,
     CatalogUnavailableError,
     ConflictError,
-    UnknownNameError,
 )
 from strongroom.director.catalog.late_snapshots import add_late_snapshot
-from strongroom.director.catalog.runs import add_run, load_run
+from strongroom.director.catalog.runs import add_run, is_run_id, known_run
 from strongroom.director.catalog.snapshots import add_snapshots
 from strongroom.director.context import DirectorContext
 from strongroom.director.results.runs import Run, RunState
@@ -41,27 +40,17 @@ def batches(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
 
 def run_of(context: DirectorContext, snapshot: StoredSnapshot) -> Run | None:
     """The backup that a snapshot says made it, if it is one of its client and job."""
-    run_id = run_tag(snapshot)
-    if not _is_id(run_id):
-        return None
-    try:
-        run = load_run(context.catalog, run_id)
-    except UnknownNameError:
+    run = known_run(context.catalog, run_tag(snapshot))
+    if run is None or not run.is_final:
         return None
     is_its = (run.kind, run.client, run.job) == ("backup", snapshot.host, snapshot.job)
-    return run if is_its and run.is_final else None
+    return run if is_its else None
 
 
 def is_of_lost_run(context: DirectorContext, snapshot: StoredSnapshot) -> bool:
     """Whether it names a run of which the catalog knows nothing."""
     run_id = run_tag(snapshot)
-    if not _is_id(run_id):
-        return False
-    try:
-        load_run(context.catalog, run_id)
-    except UnknownNameError:
-        return True
-    return False
+    return is_run_id(run_id) and known_run(context.catalog, run_id) is None
 
 
 def new_record(
@@ -88,7 +77,7 @@ def new_record(
         as_stored(snapshot, received_ns),
         storage=storage,
         pool=pool,
-        run=run_id if _is_id(run_id) else "",
+        run=run_id if is_run_id(run_id) else "",
         original=original.partition(":")[2],
     )
 
@@ -139,15 +128,7 @@ def _enter_all(context: DirectorContext, records: Sequence[Snapshot]) -> None:
 
 def _enter_run(context: DirectorContext, record: Snapshot) -> None:
     """The run that made a snapshot, as far as the snapshot tells."""
-    if not record.run or record.original:
-        return
-    try:
-        load_run(context.catalog, record.run)
-    except UnknownNameError:
-        pass
-    except ConflictError:
-        return
-    else:
+    if not record.run or record.original or known_run(context.catalog, record.run) is not None:
         return
     add_run(
         context.catalog,
@@ -184,7 +165,3 @@ def _state_of(record: Snapshot) -> RunState:
 
 def _tagged(snapshot: StoredSnapshot, prefix: str) -> str:
     return next((tag[len(prefix) :] for tag in snapshot.tags if tag.startswith(prefix)), "")
-
-
-def _is_id(text: str) -> bool:
-    return len(text) == 32 and all(c in "0123456789abcdef" for c in text)

@@ -19,11 +19,11 @@ from statistics import median
 from typing import Any, Final
 
 from strongroom.base import clock
-from strongroom.base.errors import SnapshotNotFoundError, UnknownNameError
+from strongroom.base.errors import SnapshotNotFoundError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, size_text
 from strongroom.director.catalog.database import Catalog
-from strongroom.director.catalog.runs import NewLine, change_run, find_runs, load_run
+from strongroom.director.catalog.runs import NewLine, change_run, find_runs, known_run
 from strongroom.director.catalog.snapshots import load_snapshot, note_accepted, usual_snapshots
 from strongroom.director.context import DirectorContext
 from strongroom.director.results.runs import Run, RunFilter
@@ -95,12 +95,8 @@ def _path(reported: object) -> str:
 
 
 def _summary_of(catalog: Catalog, snapshot: Snapshot) -> Mapping[str, Any]:
-    if not snapshot.run:
-        return {}
-    try:
-        return load_run(catalog, snapshot.run).summary
-    except UnknownNameError:
-        return {}
+    run = known_run(catalog, snapshot.run)
+    return {} if run is None else run.summary
 
 
 _MOST: Final = 1000
