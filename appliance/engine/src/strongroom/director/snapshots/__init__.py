@@ -6,4 +6,5 @@ Its modules:
     reconciliation   all snapshots of a repository, periodically
     entering         those that the catalog does not have, with their runs
     verdicts         which of them are false
+    shortfalls       which hold far less than those before
 """
