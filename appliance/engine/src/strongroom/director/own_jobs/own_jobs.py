@@ -49,7 +49,7 @@ from strongroom.director.own_jobs.descriptions import (
 from strongroom.director.repositories.access import require_sound
 from strongroom.director.runs.active_run import ActiveRun, Ending, RunControl
 from strongroom.director.runs.run_ends import counts_of
-from strongroom.director.runs.start_messages import verified_snapshot
+from strongroom.director.runs.tickets import verified_snapshot
 from strongroom.director.snapshots.reconciliation import reconcile
 from strongroom.engine.repository.snapshots import CATALOG_TAG, POOL_TAG, RUN_TAG
 from strongroom.net.control.messages import RunEnded, RunLog, RunProgress

@@ -6,7 +6,7 @@ Its modules:
     lifecycle                queued, waiting, running, ended: the only place that changes it
     active_run               a run that has not ended, how long it may take, who watches it
     dispatch                 which runs may start, and which are superfluous
-    start_messages           the messages that start runs on agents; `levels`, `tickets`
+    start_messages, tickets  the messages that start runs on agents, levels; those of runs that read
     agents, run_ends         what agents report, and its answer; within `agent_limits`
     rivals                   two agents with one identity
     aftermath                scripts, another attempt, retention and report

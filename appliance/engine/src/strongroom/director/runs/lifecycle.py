@@ -59,7 +59,7 @@ from strongroom.director.runs.dispatch import (
 )
 from strongroom.director.runs.requests import RunRequest
 from strongroom.director.runs.start_messages import limit_set, make_start
-from strongroom.director.runs.tickets import remove_ticket
+from strongroom.director.runs.tickets import make_reading_start, remove_ticket
 from strongroom.net.control.messages import Cancel
 
 STOP_SECONDS: Final = 15.0
@@ -251,10 +251,12 @@ class Runs:
         await survive(self.end, active, ending)
 
     async def _send_start(self, active: ActiveRun) -> None:
-        opens = active.record.kind in ("restore", "verify")
-        call = self._context.with_repository if opens else self._context.in_thread
-        limit = limit_set(active.record)
-        start = await call(make_start, self._context, active.record)
+        context, record = self._context, active.record
+        limit = limit_set(record)
+        if record.kind in ("restore", "verify"):
+            start = await context.with_repository(make_reading_start, context, record)
+        else:
+            start = await context.in_thread(make_start, context, record)
         if start.ticket is not None:
             active.tickets.append(start.ticket)
         now_ns = clock.now_ns()

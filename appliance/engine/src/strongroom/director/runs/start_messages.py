@@ -1,59 +1,58 @@
-"""The messages that start runs on agents: built from catalog, configuration and repositories.
+"""The messages that start runs on agents, and the level of a backup. All of it blocks.
 
-Everything here blocks: call it in a thread. A restore's ticket and grant are created when it
-starts, not when it is requested, so they do not expire in the queue.
+Every snapshot is complete and restores on its own, so a backup can be compared with any existing
+one of the same FileSet: an incremental backup uses the newest, or where that lacks half of what the
+newest whole one has, as when a disk was not mounted, that one. A differential one uses the last
+full one, or if that is gone the first that came after it, else as an incremental: that minimizes
+what is read again. Without any an incremental or differential backup becomes full. So it does when
+the last full one is older than Max Full Interval, or when a full one failed and Rerun Failed Levels
+is set. An incremental one becomes differential by Max Diff Interval. Age counts by the server's
+clock, from when backups were made, whether or not their snapshots still exist.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from blake3 import blake3
 
+from strongroom.base import clock
+from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import (
     QuotaError,
-    SetBackError,
-    SnapshotNotFoundError,
-    UsageError,
 )
 from strongroom.config.settings.client import ClientSettings
 from strongroom.config.settings.job import JobSettings
-from strongroom.director.catalog.runs import find_runs
+from strongroom.director.catalog.database import Catalog
+from strongroom.director.catalog.runs import find_runs, last_failed_level
 from strongroom.director.catalog.snapshots import (
-    load_snapshot,
     missed_snapshots,
     missed_text,
     newest_snapshot,
+    oldest_snapshot,
     totals_by_client,
 )
 from strongroom.director.context import DirectorContext
 from strongroom.director.results.runs import Run, RunFilter
 from strongroom.director.results.snapshots import Snapshot
 from strongroom.director.runs.active_run import StoredTicket
-from strongroom.director.runs.levels import decide_level, fileset_digest
 from strongroom.director.runs.requests import RunRequest
-from strongroom.director.runs.tickets import open_any, open_for
 from strongroom.engine.filesets.spec import FileSetSpec
 from strongroom.engine.repository.snapshots import POOL_TAG, RUN_TAG
-from strongroom.engine.repository.ticket_objects import GRANT_SECONDS
 from strongroom.net.control.messages import (
-    RestoreChoices,
     Script,
     SetBandwidth,
     StartBackup,
     StartEstimate,
-    StartRestore,
-    StartVerify,
     StorageTarget,
     TlsMode,
     ToAgent,
-    VerifyChoices,
-    encode_name,
 )
-from strongroom.net.control.restore_orders import ordered
 
 _MOST_COUNTED: Final = 1 << 60
+_NONE_YET = "there is no snapshot of this job yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +69,13 @@ class StartMessage:
 
 
 def make_start(context: DirectorContext, record: Run) -> StartMessage:
-    """The start message of a run that an agent does.
+    """The start message of a backup or an estimate; `tickets` has those of runs that read.
 
     Raises UnknownNameError or UsageError where the configuration has changed since it was queued,
-    SnapshotNotFoundError, ConflictError, and what reading a repository raises.
+    and CatalogError.
     """
     if record.kind == "backup":
         return _backup(context, record)
-    if record.kind == "restore":
-        return _restore(context, record)
-    if record.kind == "verify":
-        return _verify(context, record)
     return StartMessage(
         StartEstimate(
             run_id=record.id,
@@ -121,28 +116,6 @@ def scripts_of(job: JobSettings | None) -> tuple[Script, ...]:
     return tuple(found)
 
 
-def verified_snapshot(context: DirectorContext, record: Run) -> Snapshot:
-    """The snapshot that a verify run is about: the one named, or the newest of the job to verify.
-
-    Raises SnapshotNotFoundError; SetBackError where the store shows less than is known.
-    """
-    if named := RunRequest.of(record).snapshot:
-        return load_snapshot(context.catalog, named)
-    configuration = context.configuration
-    job = configuration.jobs.get(record.job)
-    verified = configuration.jobs.get(job.job_to_verify) if job is not None else None
-    if verified is None:
-        raise UsageError(f"verify job {record.job} needs the directive Job To Verify")
-    client = record.client or verified.client
-    for missed in missed_snapshots(context.catalog):
-        if (missed.job, missed.client) == (verified.name, client):
-            raise SetBackError(f"{missed_text(missed)}. Name the snapshot to verify by its id")
-    found = newest_snapshot(context.catalog, job=verified.name, client=client)
-    if found is None:
-        raise SnapshotNotFoundError(f"job {verified.name} has no snapshot of {client} to verify")
-    return found
-
-
 def _backup(context: DirectorContext, record: Run) -> StartMessage:
     job = context.configuration.job(record.job)
     client = context.configuration.client(record.client)
@@ -169,13 +142,13 @@ def _backup(context: DirectorContext, record: Run) -> StartMessage:
         job=record.job,
         level=decided.level,  # type: ignore[arg-type]
         fileset=spec,
-        storage=_target(context, record, record.storage),
+        storage=target_of(context, record, record.storage),
         tuning=client.knobs,
         tags=(RUN_TAG + record.id, POOL_TAG + pool),
         share_below=client.share_below,
         parent=decided.parent,
         scripts=scripts_of(job),
-        maximum_bytes_per_second=_bandwidth(context, record, job),
+        maximum_bytes_per_second=bandwidth_of(context, record, job),
         maximum_run_seconds=job.longest_run_seconds(decided.level),
         expected_files=expected_files,
         expected_bytes=expected_bytes if decided.level == "full" else 0,
@@ -222,72 +195,8 @@ def _hold_to_quota(context: DirectorContext, client: ClientSettings) -> None:
         )
 
 
-def _restore(context: DirectorContext, record: Run) -> StartMessage:
-    request = RunRequest.of(record)
-    snapshot = load_snapshot(context.catalog, request.snapshot)
-    paths = [bytes.fromhex(path) for path in request.paths]
-    subpath = bytes.fromhex(request.subpath)
-    wanted = [subpath] if subpath else paths
-    snapshot, opened = open_any(context, snapshot, record.client, wanted, request.copies)
-    ticket, grant, _ = opened
-    target = bytes.fromhex(request.target)
-    options = RestoreChoices(
-        subpath=encode_name(subpath),
-        in_place=request.in_place,
-        overwrite=request.overwrite.value,
-        delete=request.delete,
-        dry_run=request.dry_run,
-        tells_steps=request.dry_run,
-        workers=request.workers,
-        keeps_privileges=request.keeps_privileges,
-    )
-    if paths:
-        from strongroom.engine.verify.sample import literal_pattern
-
-        includes = tuple(encode_name(literal_pattern(path)) for path in paths)
-        options = msgspec.structs.replace(options, includes=includes)
-    job = context.configuration.jobs.get(record.job)
-    message = StartRestore(
-        run_id=record.id,
-        job=record.job,
-        storage=_target(context, record, snapshot.storage),
-        ticket=ticket,
-        grant=grant,
-        target=encode_name(target),
-        options=options,
-        where=request.where,
-        scripts=scripts_of(job),
-        maximum_bytes_per_second=_bandwidth(context, record, job),
-    )
-    assert context.identity is not None  # else there would be no grant
-    return StartMessage(
-        ordered(context.identity, record.client, message, GRANT_SECONDS),
-        {"snapshot": snapshot.id, "storage": snapshot.storage},
-        opened.lines,
-        ticket=StoredTicket(snapshot.storage, ticket.name),
-    )
-
-
-def _verify(context: DirectorContext, record: Run) -> StartMessage:
-    snapshot = verified_snapshot(context, record)
-    ticket, grant, lines = open_for(context, snapshot, record.client, [])
-    message = StartVerify(
-        run_id=record.id,
-        job=record.job,
-        storage=_target(context, record, snapshot.storage),
-        ticket=ticket,
-        grant=grant,
-        options=VerifyChoices(reads_content=True),
-    )
-    return StartMessage(
-        message,
-        {"snapshot": snapshot.id},
-        lines,
-        ticket=StoredTicket(snapshot.storage, ticket.name),
-    )
-
-
-def _target(context: DirectorContext, record: Run, storage_name: str) -> StorageTarget:
+def target_of(context: DirectorContext, record: Run, storage_name: str) -> StorageTarget:
+    """Where the data of a run goes or comes from."""
     storage = context.configuration.storage(storage_name)
     client = context.configuration.client(record.client)
     return StorageTarget(
@@ -319,7 +228,7 @@ def limit_set(record: Run) -> SetBandwidth | None:
     return SetBandwidth(run_id=record.id, maximum_bytes_per_second=limit)
 
 
-def _bandwidth(context: DirectorContext, record: Run, job: JobSettings | None) -> int:
+def bandwidth_of(context: DirectorContext, record: Run, job: JobSettings | None) -> int:
     """What was asked for, else the lowest of what its resources set; bytes per second, 0: none."""
     if (set_limit := limit_set(record)) is not None:
         return set_limit.maximum_bytes_per_second
@@ -333,3 +242,110 @@ def _bandwidth(context: DirectorContext, record: Run, job: JobSettings | None) -
         storage.maximum_bandwidth_per_job_bytes_per_second if storage is not None else 0,
     ]
     return min((limit for limit in limits if limit), default=0)
+
+
+class LevelDecision(NamedTuple):
+    """The level, the id of the snapshot to compare with ("" for none), and why it was raised."""
+
+    level: str
+    parent: str
+    reason: str
+
+
+def fileset_digest(spec: FileSetSpec) -> str:
+    """A digest, 32 digits, of what a FileSet selects, not of how that is stored."""
+    chosen = msgspec.structs.replace(
+        spec,
+        name="",
+        includes=tuple(
+            msgspec.structs.replace(
+                include,
+                options=tuple(
+                    msgspec.structs.replace(options, compression=None, signature=None)
+                    for options in include.options
+                ),
+            )
+            for include in spec.includes
+        ),
+    )
+    return blake3(msgspec.json.encode(chosen)).hexdigest(16)
+
+
+def decide_level(
+    catalog: Catalog, job: JobSettings, client: str, storage: str, level: str, digest: str
+) -> LevelDecision:
+    """Decide about a backup that was requested as `level`.
+
+    digest: of its FileSet now, "" where a change of it does not matter.
+    """
+    if level == "full":
+        return LevelDecision("full", "", "")
+    known = _Known(catalog, job.name, client, storage, digest)
+    newest = known.newest()
+    if newest is None:
+        return LevelDecision("full", "", known.why_none())
+    full_ns = known.last_ns("full")
+    now_ns = clock.now_ns()
+    if job.max_full_interval_seconds and not full_ns:
+        reason = "Max Full Interval is set, and it is not known when the last full backup was"
+        return LevelDecision("full", "", reason)
+    if _is_older(full_ns, job.max_full_interval_seconds, now_ns):
+        return LevelDecision("full", "", "the last full backup is older than Max Full Interval")
+    failed = ""
+    if job.rerun_failed_levels:
+        failed = last_failed_level(catalog, job.name, client, full_ns)
+    if failed == "full":
+        return LevelDecision("full", "", "the last full backup failed")
+    reason = ""
+    if level == "incremental":
+        since_ns = max(full_ns, known.last_ns("differential"))
+        if since_ns and _is_older(since_ns, job.max_diff_interval_seconds, now_ns):
+            reason = "the last differential backup is older than Max Diff Interval"
+        elif failed == "differential":
+            reason = "the last differential backup failed"
+    if level == "differential" or reason:
+        return LevelDecision("differential", known.beginning(full_ns) or known.best(newest), reason)
+    return LevelDecision("incremental", known.best(newest), "")
+
+
+class _Known(NamedTuple):
+    """The snapshots of a job on a client in a storage; `digest`: only of this FileSet, "": any."""
+
+    catalog: Catalog
+    job: str
+    client: str
+    storage: str
+    digest: str
+
+    def newest(self, **wanted: Any) -> Snapshot | None:
+        """Of the existing snapshots, whatever their level: each is complete."""
+        return newest_snapshot(**self._asdict(), **wanted)
+
+    def best(self, newest: Snapshot) -> str:
+        """The one to compare with of which the least is read again."""
+        whole = self.newest(whole=True) if newest.missing_paths else None
+        if whole and (newest.files * 2 <= whole.files or newest.bytes * 2 <= whole.bytes):
+            return whole.id
+        return newest.id
+
+    def last_ns(self, level: str) -> int:
+        """When a level was last backed up, even if its snapshot is gone; 0: unknown."""
+        found = self.newest(levels=(level,), with_removed=True)
+        return found.server_ns if found else 0
+
+    def beginning(self, since_ns: int) -> str:
+        """The first existing one of those received since, or ""."""
+        found = oldest_snapshot(**self._asdict(), since_ns=since_ns)
+        return found.id if found else ""
+
+    def why_none(self) -> str:
+        """Why there is nothing to compare with."""
+        of_any = self._replace(digest="")
+        if of_any.newest():
+            return "the FileSet has changed since the last backup"
+        was_one = of_any.newest(with_removed=True)
+        return "no snapshot of this job is left" if was_one else _NONE_YET
+
+
+def _is_older(time_ns: int, interval_seconds: int, now_ns: int) -> bool:
+    return bool(interval_seconds) and now_ns - time_ns > interval_seconds * SECOND_NS

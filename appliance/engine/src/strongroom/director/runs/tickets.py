@@ -1,38 +1,162 @@
-"""Restore tickets: stored for runs, granted to their agents, removed after the runs have ended.
+"""The messages that start restores and verify runs, with their tickets. All of it blocks.
 
-They are tracked in memory only: tickets left behind by a crash expire, and are removed with the
-next ticket or by prune (strongroom.engine.repository.ticket_objects).
+A restore ticket is stored for a run, granted to its agent, and removed after the run has ended.
+Ticket and grant are created when the run starts, not when it is requested, so they do not expire in
+the queue. They are tracked in memory only: tickets left behind by a crash expire, and are removed
+with the next ticket or by prune (strongroom.engine.repository.ticket_objects).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from strongroom.base.errors import (
     CatalogError,
     ConflictError,
     FalseSnapshotError,
     ObjectMissingError,
+    SetBackError,
     SnapshotNotFoundError,
     StrongroomError,
+    UsageError,
 )
 from strongroom.base.printable import printable
 from strongroom.director.catalog.clients import generation_of
 from strongroom.director.catalog.copies import other_copies
+from strongroom.director.catalog.snapshots import (
+    load_snapshot,
+    missed_snapshots,
+    missed_text,
+    newest_snapshot,
+)
 from strongroom.director.context import DirectorContext
 from strongroom.director.repositories.access import (
     ForeignSnapshotError,
     own_snapshot,
     require_sound,
 )
+from strongroom.director.results.runs import Run
 from strongroom.director.results.snapshots import Snapshot
 from strongroom.director.runs.active_run import StoredTicket
+from strongroom.director.runs.requests import RunRequest
+from strongroom.director.runs.start_messages import (
+    StartMessage,
+    bandwidth_of,
+    scripts_of,
+    target_of,
+)
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.restore_ticket import make_ticket
 from strongroom.engine.repository.set_aside import SetAside
 from strongroom.engine.repository.snapshots import Snapshot as StoredSnapshot
 from strongroom.engine.repository.ticket_objects import GRANT_SECONDS, TicketObject, store_ticket
 from strongroom.engine.rows.left_out import is_in_folders
+from strongroom.net.control.messages import (
+    RestoreChoices,
+    StartRestore,
+    StartVerify,
+    VerifyChoices,
+    encode_name,
+)
+from strongroom.net.control.restore_orders import ordered
+
+
+def make_reading_start(context: DirectorContext, record: Run) -> StartMessage:
+    """The start message of a restore or a verify run that an agent does.
+
+    Raises UnknownNameError or UsageError where the configuration has changed since it was queued,
+    SnapshotNotFoundError, ConflictError, and what reading a repository raises.
+    """
+    return _restore(context, record) if record.kind == "restore" else _verify(context, record)
+
+
+def _restore(context: DirectorContext, record: Run) -> StartMessage:
+    request = RunRequest.of(record)
+    snapshot = load_snapshot(context.catalog, request.snapshot)
+    paths = [bytes.fromhex(path) for path in request.paths]
+    subpath = bytes.fromhex(request.subpath)
+    wanted = [subpath] if subpath else paths
+    snapshot, opened = open_any(context, snapshot, record.client, wanted, request.copies)
+    ticket, grant, _ = opened
+    target = bytes.fromhex(request.target)
+    options = RestoreChoices(
+        subpath=encode_name(subpath),
+        in_place=request.in_place,
+        overwrite=request.overwrite.value,
+        delete=request.delete,
+        dry_run=request.dry_run,
+        tells_steps=request.dry_run,
+        workers=request.workers,
+        keeps_privileges=request.keeps_privileges,
+    )
+    if paths:
+        from strongroom.engine.verify.sample import literal_pattern
+
+        includes = tuple(encode_name(literal_pattern(path)) for path in paths)
+        options = msgspec.structs.replace(options, includes=includes)
+    job = context.configuration.jobs.get(record.job)
+    message = StartRestore(
+        run_id=record.id,
+        job=record.job,
+        storage=target_of(context, record, snapshot.storage),
+        ticket=ticket,
+        grant=grant,
+        target=encode_name(target),
+        options=options,
+        where=request.where,
+        scripts=scripts_of(job),
+        maximum_bytes_per_second=bandwidth_of(context, record, job),
+    )
+    assert context.identity is not None  # else there would be no grant
+    return StartMessage(
+        ordered(context.identity, record.client, message, GRANT_SECONDS),
+        {"snapshot": snapshot.id, "storage": snapshot.storage},
+        opened.lines,
+        ticket=StoredTicket(snapshot.storage, ticket.name),
+    )
+
+
+def _verify(context: DirectorContext, record: Run) -> StartMessage:
+    snapshot = verified_snapshot(context, record)
+    ticket, grant, lines = open_for(context, snapshot, record.client, [])
+    message = StartVerify(
+        run_id=record.id,
+        job=record.job,
+        storage=target_of(context, record, snapshot.storage),
+        ticket=ticket,
+        grant=grant,
+        options=VerifyChoices(reads_content=True),
+    )
+    return StartMessage(
+        message,
+        {"snapshot": snapshot.id},
+        lines,
+        ticket=StoredTicket(snapshot.storage, ticket.name),
+    )
+
+
+def verified_snapshot(context: DirectorContext, record: Run) -> Snapshot:
+    """The snapshot that a verify run is about: the one named, or the newest of the job to verify.
+
+    Raises SnapshotNotFoundError; SetBackError where the store shows less than is known.
+    """
+    if named := RunRequest.of(record).snapshot:
+        return load_snapshot(context.catalog, named)
+    configuration = context.configuration
+    job = configuration.jobs.get(record.job)
+    verified = configuration.jobs.get(job.job_to_verify) if job is not None else None
+    if verified is None:
+        raise UsageError(f"verify job {record.job} needs the directive Job To Verify")
+    client = record.client or verified.client
+    for missed in missed_snapshots(context.catalog):
+        if (missed.job, missed.client) == (verified.name, client):
+            raise SetBackError(f"{missed_text(missed)}. Name the snapshot to verify by its id")
+    found = newest_snapshot(context.catalog, job=verified.name, client=client)
+    if found is None:
+        raise SnapshotNotFoundError(f"job {verified.name} has no snapshot of {client} to verify")
+    return found
 
 
 def remove_ticket(context: DirectorContext, ticket: StoredTicket) -> None:
