@@ -11,7 +11,6 @@ import pytest
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from strongroom.base.errors import CatalogUnavailableError
 from strongroom.director.catalog import database
-from strongroom.director.catalog import retry as outage
 from strongroom.director.own_jobs.own_jobs import OwnJobs
 from strongroom.director.runs.lifecycle import Runs
 
@@ -95,7 +94,7 @@ async def test_wherever_a_director_dies_all_that_follows_a_run_is_done(director)
 
 @in_loop
 async def test_a_catalog_that_is_away_for_a_while_loses_no_attempt(director, monkeypatch):
-    monkeypatch.setattr(outage, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("strongroom.director.context.RETRY_SECONDS", 0.0)
     agent, run = await director.running(AGAIN)
     catalog = director.service.context.catalog
     writing, failures = catalog.writing, iter(range(4))
@@ -118,7 +117,7 @@ async def test_a_catalog_that_is_away_for_a_while_loses_no_attempt(director, mon
 @in_loop
 async def test_work_of_the_director_ends_once_the_catalog_takes_its_end(director, monkeypatch):
     monkeypatch.setattr(database, "BUSY_SECONDS", 1)
-    monkeypatch.setattr(outage, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("strongroom.director.context.RETRY_SECONDS", 0.0)
     tidy = 'RunScript { RunsWhen = Before; RunsOnClient = no; Console = "expire runs 400" }'
     await director.open(client("web1") + job("tidy", kind="Admin", more=tidy))
     carry_out, locked = OwnJobs.carry_out, []
