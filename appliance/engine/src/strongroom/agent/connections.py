@@ -12,7 +12,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from typing import Final
+from typing import Any, Final
 
 from websockets.asyncio.client import connect
 from websockets.asyncio.connection import Connection
@@ -24,7 +24,7 @@ from strongroom.agent.settings import AgentSettings, KnownDirector
 from strongroom.agent.supervisor import Supervisor
 from strongroom.base import clock
 from strongroom.base.errors import PeerRefusedError, StrongroomError
-from strongroom.net.channels.listening import listen
+from strongroom.net.channels.listening import host_in_url, listen
 from strongroom.net.channels.tls_contexts import (
     client_context,
     load_certificate,
@@ -176,22 +176,27 @@ class DirectorLinks:
         address = (director.address, director.port)
         connected = await asyncio.to_thread(socket.create_connection, address, _OPEN_SECONDS)
         connected.setblocking(False)
-        shown = f"[{director.address}]" if ":" in director.address else director.address
         async with connect(
-            f"wss://{shown}:{director.port}{CONNECT_PATH}",
+            f"wss://{host_in_url(director.address)}:{director.port}{CONNECT_PATH}",
             sock=connected,
             ssl=context,
             server_hostname=director.address,
             additional_headers=OWN_HEADERS,
-            compression=None,
-            max_size=LARGEST_MESSAGE_BYTES,
-            open_timeout=_OPEN_SECONDS,
-            close_timeout=_CLOSE_SECONDS,
-            ping_interval=self.settings.ping_seconds,
-            ping_timeout=self.settings.ping_seconds,
+            **self._options(),
         ) as connection:
             identity.trust.judge_server(_certificate(connection), director.name, _DIRECTOR)
             await self._converse(connection, director.name)
+
+    def _options(self) -> dict[str, Any]:
+        """Those of every connection, whichever side dialled."""
+        return {
+            "compression": None,
+            "max_size": LARGEST_MESSAGE_BYTES,
+            "open_timeout": _OPEN_SECONDS,
+            "close_timeout": _CLOSE_SECONDS,
+            "ping_interval": self.settings.ping_seconds,
+            "ping_timeout": self.settings.ping_seconds,
+        }
 
     async def _converse(self, connection: Connection, director: str) -> None:
         conversation = Conversation(connection, director, self.supervisor, self.settings.name)
@@ -216,12 +221,7 @@ class DirectorLinks:
                 self._answer,
                 sock=listening,
                 ssl=context,
-                compression=None,
-                max_size=LARGEST_MESSAGE_BYTES,
-                open_timeout=_OPEN_SECONDS,
-                close_timeout=_CLOSE_SECONDS,
-                ping_interval=self.settings.ping_seconds,
-                ping_timeout=self.settings.ping_seconds,
+                **self._options(),
             )
             self._servers.append(server)
 

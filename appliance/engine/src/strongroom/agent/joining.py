@@ -47,6 +47,7 @@ from strongroom.base.errors import (
 from strongroom.base.printable import printable
 from strongroom.config.trees.loader import component_files, has_component
 from strongroom.config.trees.printer import quoted
+from strongroom.net.channels.listening import host_in_url
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.control.messages import CLOSE_LEFT, OWN_HEADERS, PROTOCOL_VERSION, Hello, encode
 from strongroom.net.identities.enrolment_tokens import fingerprint_in
@@ -80,7 +81,6 @@ def give_up(settings: AgentSettings) -> KnownDirector:
 
 def _tell(director: KnownDirector, identity: Identity) -> None:
     where = f"Director {printable(director.name)} at {director.address}:{director.port}"
-    shown = f"[{director.address}]" if ":" in director.address else director.address
     hello = Hello(
         name=identity.name,
         protocol=PROTOCOL_VERSION,
@@ -94,7 +94,7 @@ def _tell(director: KnownDirector, identity: Identity) -> None:
     )
     try:
         with connect(
-            f"wss://{shown}:{director.port}{CONNECT_PATH}",
+            f"wss://{host_in_url(director.address)}:{director.port}{CONNECT_PATH}",
             ssl=client_context(identity, check_hostname=False),
             additional_headers=OWN_HEADERS,
             compression=None,

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from strongroom.base.errors import UsageError
+from strongroom.base.quantities import lowest_limit
 from strongroom.config.model import Resource
 from strongroom.engine.backup.parent_cache import parents_folder
 from strongroom.engine.knobs.settings import KnobSettings
@@ -142,7 +143,6 @@ def _director(director: Resource, client: Resource) -> KnownDirector:
     if director.is_set("connection_from_director_to_client"):
         listens = director.switch("connection_from_director_to_client")
     limit_name = "maximum_bandwidth_per_job_bytes_per_second"
-    limits = [one.number(limit_name) for one in (director, client)]
     commands, folders, restore_folders = (
         director.texts(name) or client.texts(name)
         for name in ("allowed_job_command", "allowed_script_dir", "allowed_restore_dir")
@@ -156,7 +156,9 @@ def _director(director: Resource, client: Resource) -> KnownDirector:
         commands=tuple(command.lower() for command in commands),
         restore_folders=restore_folders,
         script_folders=folders or (client.text("scripts_directory"),),
-        maximum_bytes_per_second=min((limit for limit in limits if limit), default=0),
+        maximum_bytes_per_second=lowest_limit(
+            director.number(limit_name), client.number(limit_name)
+        ),
         longest_pause_seconds=director.number("reconnection_time_seconds")
         or _LONGEST_PAUSE_SECONDS,
     )

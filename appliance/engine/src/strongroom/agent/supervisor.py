@@ -37,6 +37,7 @@ from strongroom.agent.run_status import EndedRuns
 from strongroom.agent.settings import AgentSettings
 from strongroom.base import clock
 from strongroom.base.errors import CancelledError, JobDiedError, RefusedError, StrongroomError
+from strongroom.base.quantities import lowest_limit
 from strongroom.engine.knobs.settings import KnobSettings
 from strongroom.net.control.messages import RunEnded, RunLog, RunProgress, StartRestore
 from strongroom.service.job_process.process import STOP_SECONDS, JobProcess, JobProgram
@@ -237,8 +238,8 @@ class Supervisor:
             run.task = asyncio.create_task(self._do(run), name=f"run {run.journal.run_id}")
 
     def _has_place(self) -> bool:
-        limits = [self.settings.maximum_concurrent_runs, *self._limits.values()]
-        return self.active_count < min((limit for limit in limits if limit), default=1 << 30)
+        most = lowest_limit(self.settings.maximum_concurrent_runs, *self._limits.values())
+        return not most or self.active_count < most
 
     def _share(self) -> int:
         """How many processes one more run may have."""
@@ -251,15 +252,11 @@ class Supervisor:
         if wanted is None:
             wanted = bandwidth_of(entry.start)
         own = 0 if settings is None else settings.maximum_bytes_per_second
-        return min((limit for limit in (wanted, own) if limit), default=0)
+        return lowest_limit(wanted, own)
 
     def _description(self, run: _Run) -> JobDescription:
         entry, settings = run.journal.entry, self.settings
         director = settings.directors.get(entry.director)
-        limits = (
-            settings.maximum_run_seconds,
-            run_seconds_of(entry.start),
-        )
         return JobDescription(
             start=entry.start,
             client=settings.name,
@@ -275,7 +272,9 @@ class Supervisor:
             tuning=run.tuning,
             share_below=settings.share_below,
             maximum_bytes_per_second=self._bandwidth(run),
-            maximum_run_seconds=min((limit for limit in limits if limit), default=0),
+            maximum_run_seconds=lowest_limit(
+                settings.maximum_run_seconds, run_seconds_of(entry.start)
+            ),
         )
 
     def _program(self, run: _Run) -> JobProgram:

@@ -1,4 +1,4 @@
-"""Sizes, durations and counts for people: the units, plurals and figures of all messages."""
+"""Sizes, durations, counts and limits: the units, plurals and figures of all messages."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ def counted(number: int, word: str) -> str:
         return f"1 {word}"
     plural = f"{word[:-1]}ies" if word.endswith("y") and word[-2] not in "aeo" else f"{word}s"
     return f"{number:,} {plural}"
+
+
+def lowest_limit(*limits: int) -> int:
+    """The lowest of limits of which 0 means none; 0 where there is none."""
+    return min(filter(None, limits), default=0)

@@ -3,7 +3,7 @@
 Storage daemons, agents and operators renew alike: a new key, a request under the current
 certificate, and the answer in the identity folder. The authority stays the one of the folder: no
 answer may change it. The certificate of an agent or storage daemon that has ended renews itself for
-some months (`late_renewals`); of others, and later, `ended_text` says what to do.
+some months (`identities.renewals`); of others, and later, `ended_text` says what to do.
 All functions block, for up to half a minute.
 """
 

@@ -31,6 +31,7 @@ from strongroom.agent.jobs.job import run_job
 from strongroom.agent.restore_authority import restore_authority_path
 from strongroom.agent.settings import USUAL_CONFIGURATION, AgentSettings, load_settings
 from strongroom.base.errors import RefusedError, UsageError
+from strongroom.base.quantities import lowest_limit
 from strongroom.net.control.messages import RunEnded
 from strongroom.net.identities.private_files import make_private_folder, read_bounded
 from strongroom.net.identities.revocations import Revocations
@@ -83,7 +84,6 @@ def _described(passed: PassedRestore, path: str, run_folder: str) -> JobDescript
     if director.commands and "restore" not in director.commands:
         raise RefusedError(f"Director {name} may not start a restore here; see Allowed Job Command")
     make_private_folder(os.fsencode(run_folder))
-    limits = (settings.maximum_run_seconds, passed.maximum_run_seconds)
     return JobDescription(
         start=start,
         client=settings.name,
@@ -96,7 +96,7 @@ def _described(passed: PassedRestore, path: str, run_folder: str) -> JobDescript
         restore_folders=director.restore_folders,
         processes=max(1, min(passed.processes, settings.processes)),
         maximum_bytes_per_second=passed.maximum_bytes_per_second,
-        maximum_run_seconds=min((limit for limit in limits if limit), default=0),
+        maximum_run_seconds=lowest_limit(settings.maximum_run_seconds, passed.maximum_run_seconds),
     )
 
 

@@ -17,6 +17,7 @@ from strongroom.engine.stores.limited import LimitedStore, Limiter
 from strongroom.engine.stores.local import LocalStore
 from strongroom.engine.stores.place import RemoteLocation
 from strongroom.engine.stores.store import Store
+from strongroom.net.channels.listening import host_in_url
 from strongroom.net.control.messages import (
     StartBackup,
     StartRestore,
@@ -81,9 +82,8 @@ def open_store(
     from strongroom.net.identities.identity import Identity
     from strongroom.net.storage.place import open_network
 
-    shown = f"[{target.address}]" if ":" in target.address else target.address
     place = RemoteLocation(
-        text=f"strongroom://{shown}:{target.port}/{target.repository_id}",
+        text=f"strongroom://{host_in_url(target.address)}:{target.port}/{target.repository_id}",
         socket_path="",
         address=target.address,
         port=target.port,

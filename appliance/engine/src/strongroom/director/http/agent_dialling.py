@@ -19,6 +19,7 @@ from strongroom.director.http.agent_connections import AgentConnections
 from strongroom.director.http.agent_sockets import AgentSocket, open_as_client
 from strongroom.director.http.limits import CertifiedPeer, certified_peer
 from strongroom.director.http.tls_stream import TlsStream
+from strongroom.net.channels.listening import host_in_url
 from strongroom.net.channels.tls_contexts import client_context
 from strongroom.net.identities.identity import Identity
 from strongroom.service.log_lines import DailyLog
@@ -97,7 +98,6 @@ class AgentDialling:
     async def _connect(
         self, name: str, address: str, port: int
     ) -> tuple[AgentSocket, CertifiedPeer]:
-        shown = f"[{address}]" if ":" in address else address
         stream = await TlsStream.handshake(
             await _connected(address, port),
             client_context(self.identity, check_hostname=False),
@@ -111,7 +111,7 @@ class AgentDialling:
             peer = self.identity.trust.judge(certified.certificate, ("agent",))
             if peer.name != name:
                 raise PeerRefusedError(f"expected client {name!r}, but the peer is {peer}")
-            return await open_as_client(stream, f"wss://{shown}:{port}/"), certified
+            return await open_as_client(stream, f"wss://{host_in_url(address)}:{port}/"), certified
         except BaseException:
             stream.abort()
             raise

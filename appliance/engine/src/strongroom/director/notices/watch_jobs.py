@@ -136,12 +136,13 @@ class JobWatch:
         if last is None or last.state == "done":
             return
         is_test = job.kind == "verify" and last.level == _RESTORE_TEST
+        log = f"strongroom log {last.id[:8]}"
         if last.state == "incomplete" and not is_test:
             if last.errors <= count_missing(last):
                 return  # the paths are reported
             detail = f"{counted(last.errors, 'file')} could not be read; the rest is stored"
             title = f"{_named(job)} is incomplete"
-            yield self._condition(job, "job-incomplete", title, last.ended_ns, detail, last)
+            yield _about(job, "job-incomplete", title, last.ended_ns, detail, log)
             return
         if last.state == "cancelled":
             title = f"{_named(job)} did not run"
@@ -152,7 +153,7 @@ class JobWatch:
             event = "restore-test-failed" if is_test else "job-failed"
         why = last.error or last.reason
         detail = f"[{last.error_id}] {why}" if last.error_id and why else why
-        yield self._condition(job, event, title, last.ended_ns, detail, last)
+        yield _about(job, event, title, last.ended_ns, detail, log)
 
     def _active(
         self, job: JobSettings, mine: list[Run], active: Sequence[Run]
@@ -181,17 +182,17 @@ class JobWatch:
                 if behind:
                     detail += f"; runs that wait behind it: {behind}"
                 remedy = f"strongroom watch {run.id[:8]}"
-                yield self._about(job, "job-slow", title, run.started_ns, detail, remedy)
+                yield _about(job, "job-slow", title, run.started_ns, detail, remedy)
 
     def _late(self, job: JobSettings, run: Run) -> Condition:
         if run.state == "waiting":
             title = f"{_named(job)} did not start"
             remedy = f"see why on {run.client or 'the director'}; strongroom status"
-            return self._about(job, _missing(job), title, run.scheduled_ns, run.reason, remedy)
+            return _about(job, _missing(job), title, run.scheduled_ns, run.reason, remedy)
         title = f"{_named(job)} is late"
         detail = run.reason if run.state == "queued" else "it has started after its time"
         remedy = "strongroom status; limits and priorities may have to be changed"
-        return self._about(job, "job-late", title, run.scheduled_ns, detail, remedy)
+        return _about(job, "job-late", title, run.scheduled_ns, detail, remedy)
 
     def _expectations(self, job: JobSettings, history: JobHistory | None) -> Iterator[Condition]:
         expected = self._expected.get(job.name)
@@ -206,7 +207,7 @@ class JobWatch:
             title = f"{_named(job)} was not started"
             detail = f"it was due {shown_time(due_ns, expected.zone)}, and did not start"
             remedy = "strongroom status, and the director's log"
-            yield self._about(job, _missing(job), title, due_ns, detail, remedy)
+            yield _about(job, _missing(job), title, due_ns, detail, remedy)
         patience = float(job.overdue_after_seconds)
         if not patience and expected.gap_seconds:
             patience = max(1.5 * expected.gap_seconds, expected.gap_seconds + _HOUR)
@@ -218,7 +219,7 @@ class JobWatch:
             last = shown_time(good_ns, expected.zone) if good_ns else "never"
             remedy = f"strongroom runs --job {job.name}"
             event = "restore-test-overdue" if is_test else "job-overdue"
-            yield self._about(job, event, title, since_ns, f"last success: {last}", remedy)
+            yield _about(job, event, title, since_ns, f"last success: {last}", remedy)
 
     def _expect(self) -> None:
         """Note since when each scheduled job is expected, in the catalog."""
@@ -256,25 +257,27 @@ class JobWatch:
             self._due[of] = (*around, longest_gap_seconds(schedule, now_ns, zone))
         expected.last_due_ns, expected.next_due_ns, expected.gap_seconds = self._due[of]
 
-    def _condition(
-        self, job: JobSettings, event: str, title: str, since_ns: int, detail: str, run: Run
-    ) -> Condition:
-        return self._about(job, event, title, since_ns, detail, f"strongroom log {run.id[:8]}")
 
-    @staticmethod
-    def _about(
-        job: JobSettings, event: str, title: str, since_ns: int, detail: str, remedy: str
-    ) -> Condition:
-        return Condition(
-            event=event,
-            topic=topic_of(job),
-            title=title,
-            remedy=remedy,
-            since_ns=since_ns,
-            detail=detail,
-            job=job.name,
-            client=job.client,
-        )
+def _about(
+    job: JobSettings,
+    event: str,
+    title: str,
+    since_ns: int,
+    detail: str,
+    remedy: str,
+    topic: str = "",
+) -> Condition:
+    """A condition of a job. topic: where it is of one of its paths."""
+    return Condition(
+        event=event,
+        topic=topic or topic_of(job),
+        title=title,
+        remedy=remedy,
+        since_ns=since_ns,
+        detail=detail,
+        job=job.name,
+        client=job.client,
+    )
 
 
 def _missing(job: JobSettings) -> str:
@@ -335,29 +338,19 @@ def missing_paths(job: JobSettings, last: Run) -> Iterator[Condition]:
 
 
 def _path_condition(job: JobSettings, last: Run, what: str, name: str) -> Condition:
-    return Condition(
-        event="path-missing",
-        topic=f"{topic_of_paths(job)}:{_digest(name)}",
-        title=f"the job {job.name} of {job.client} does not find {what}",
-        detail="it is not backed up; the rest of the FileSet is",
-        remedy=f"restore it, or remove it from the FileSet; strongroom log {last.id[:8]}",
-        since_ns=last.ended_ns,
-        job=job.name,
-        client=job.client,
-    )
+    title = f"the job {job.name} of {job.client} does not find {what}"
+    detail = "it is not backed up; the rest of the FileSet is"
+    remedy = f"restore it, or remove it from the FileSet; strongroom log {last.id[:8]}"
+    topic = f"{topic_of_paths(job)}:{_digest(name)}"
+    return _about(job, "path-missing", title, last.ended_ns, detail, remedy, topic)
 
 
 def _short(job: JobSettings, last: Run, path: str, text: str) -> Condition:
-    return Condition(
-        event="backup-short",
-        topic=f"{topic_of_paths(job)}:{_digest(f'short {path}')}",
-        title=f"the backup {job.name} of {job.client} holds far less than usual",
-        detail=f"{text}. It displaces no other snapshot",
-        remedy=f"mount or fix it; if it is intended: strongroom accept {last.id[:8]}",
-        since_ns=last.ended_ns,
-        job=job.name,
-        client=job.client,
-    )
+    title = f"the backup {job.name} of {job.client} holds far less than usual"
+    detail = f"{text}. It displaces no other snapshot"
+    remedy = f"mount or fix it; if it is intended: strongroom accept {last.id[:8]}"
+    topic = f"{topic_of_paths(job)}:{_digest(f'short {path}')}"
+    return _about(job, "backup-short", title, last.ended_ns, detail, remedy, topic)
 
 
 def _digest(name: str) -> str:

@@ -14,6 +14,8 @@ from typing import Any, Final, Protocol
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
+from strongroom.base.quantities import lowest_limit
+from strongroom.config.settings.configuration import DirectorConfiguration
 from strongroom.config.settings.job import JobSettings
 from strongroom.director.results.runs import Run
 from strongroom.director.runs.agent_limits import AgentLog
@@ -288,12 +290,24 @@ def limit(active: ActiveRun, job: JobSettings | None, longest_seconds: int) -> N
 
     longest_seconds: of any run, 0 for no limit.
     """
-    limits = [
-        job.longest_run_seconds(active.record.level) if job is not None else 0,
-        longest_seconds,
-    ]
-    shortest = min((one for one in limits if one), default=0)
+    own = job.longest_run_seconds(active.record.level) if job is not None else 0
+    shortest = lowest_limit(own, longest_seconds)
     active.ends_at = active.begun_at + shortest if shortest else None
+
+
+def orphaned(active: ActiveRun, configuration: DirectorConfiguration) -> Ending | None:
+    """How a run ends whose client or job was removed or disabled: it would wait forever."""
+    record = active.record
+    if active.is_remote and record.client not in configuration.clients:
+        return Ending("cancelled", f"client {record.client} was removed")
+    client = configuration.clients.get(record.client)
+    if client is not None and not client.enabled and not active.is_running:
+        return Ending("cancelled", f"client {record.client} is disabled")
+    # A restore needs no job, and what runs is not disturbed.
+    is_waiting = not active.is_running and record.kind != "restore"
+    if is_waiting and record.job not in configuration.jobs:
+        return Ending("cancelled", f"job {record.job} was removed")
+    return None
 
 
 def overdue(active: ActiveRun, job: JobSettings | None, now: float) -> Ending | None:

@@ -46,6 +46,7 @@ from strongroom.director.runs.active_run import (
     Watchers,
     limit,
     next_moment,
+    orphaned,
     overdue,
 )
 from strongroom.director.runs.aftermath import DirectorAftermath
@@ -384,7 +385,9 @@ class Runs:
         """End runs beyond a time limit, and start what may start now."""
         now = clock.elapsed_seconds()
         for active in self.active.all():
-            ending = self._orphaned(active) or overdue(active, self._job(active.record), now)
+            ending = orphaned(active, self._context.configuration) or overdue(
+                active, self._job(active.record), now
+            )
             if active.ending is not None and now >= active.stop_at:
                 text = f"agent {active.record.client} never confirmed it; the cancel is sent again"
                 lines = (("warning", text),) if active.is_sent else ()
@@ -392,20 +395,6 @@ class Runs:
             elif ending is not None and active.ending is None:
                 await self.stop(active, ending)
         await self.dispatch()
-
-    def _orphaned(self, active: ActiveRun) -> Ending | None:
-        """How a run ends whose client or job was removed or disabled: it would wait forever."""
-        record, configuration = active.record, self._context.configuration
-        if active.is_remote and record.client not in configuration.clients:
-            return Ending("cancelled", f"client {record.client} was removed")
-        client = configuration.clients.get(record.client)
-        if client is not None and not client.enabled and not active.is_running:
-            return Ending("cancelled", f"client {record.client} is disabled")
-        # A restore needs no job, and what runs is not disturbed.
-        is_waiting = not active.is_running and record.kind != "restore"
-        if is_waiting and record.job not in configuration.jobs:
-            return Ending("cancelled", f"job {record.job} was removed")
-        return None
 
     def next_moment(self) -> float | None:
         """When `tick` is needed next at the latest, by clock.elapsed_seconds."""

@@ -23,6 +23,7 @@ from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import (
     QuotaError,
 )
+from strongroom.base.quantities import lowest_limit
 from strongroom.config.settings.client import ClientSettings
 from strongroom.config.settings.job import JobSettings
 from strongroom.director.catalog.database import Catalog
@@ -236,12 +237,11 @@ def bandwidth_of(context: DirectorContext, record: Run, job: JobSettings | None)
         return asked
     client = context.configuration.clients.get(record.client)
     storage = context.configuration.storages.get(record.storage)
-    limits = [
+    return lowest_limit(
         job.maximum_bandwidth_bytes_per_second if job is not None else 0,
         client.maximum_bandwidth_per_job_bytes_per_second if client is not None else 0,
         storage.maximum_bandwidth_per_job_bytes_per_second if storage is not None else 0,
-    ]
-    return min((limit for limit in limits if limit), default=0)
+    )
 
 
 class LevelDecision(NamedTuple):

@@ -15,14 +15,12 @@ from strongroom.director.http.status import visible_resources, visible_values
 from strongroom.director.notices.delivery import shown_name
 from strongroom.director.notices.targets import targets_of
 from strongroom.director.web.rendering import page
-from strongroom.director.web.sessions import Reader
+from strongroom.director.web.sessions import Reader, Text
 from strongroom.service.notices.targets import NoticeTarget
 
 router = APIRouter()
 
 _RESOURCES_ON_A_PAGE = 200
-
-Text = Annotated[str, Query(max_length=128)]
 
 
 @router.get("/configuration")
@@ -90,9 +88,7 @@ _ENTRIES_ON_A_PAGE = 100
 
 
 @router.get("/audit")
-async def audit(
-    asked: Reader, who: Annotated[str, Query(max_length=128)] = "", after: Cursor = ""
-) -> Response:
+async def audit(asked: Reader, who: Text = "", after: Cursor = "") -> Response:
     """Changes and denials that the reader may see, the newest first."""
     found = await api.audit(asked, who, after, _ENTRIES_ON_A_PAGE)
     return page(

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
 from strongroom.director.http import runs as runs_api
@@ -22,7 +22,7 @@ from strongroom.director.results.runs import Run
 from strongroom.director.results.snapshots import Snapshot
 from strongroom.director.results.status import Client, OpenIncident
 from strongroom.director.web.rendering import page
-from strongroom.director.web.sessions import Reader
+from strongroom.director.web.sessions import Reader, Text
 
 _VERDICTS: Final = {
     "job-failed": "failed",
@@ -98,8 +98,6 @@ router = APIRouter()
 
 _ON_A_PAGE = 100
 _MOST_RUNS = 15
-
-Text = Annotated[str, Query(max_length=128)]
 
 
 @router.get("/clients")

@@ -14,14 +14,13 @@ from strongroom.director.http.bodies import NewRestore
 from strongroom.director.results.formats import Base64Path, path_bytes, path_text
 from strongroom.director.results.snapshots import File, RestoreRequest
 from strongroom.director.web.rendering import page
-from strongroom.director.web.sessions import Reader
+from strongroom.director.web.sessions import Reader, Text
 
 router = APIRouter()
 
 _MOST_CHOSEN = 1000
 _MOST_SHOWN = 500
 
-Text = Annotated[str, Query(max_length=128)]
 Paths = Annotated[list[str] | None, Query(max_length=_MOST_CHOSEN)]
 
 
@@ -35,7 +34,7 @@ class RestoredFile(NamedTuple):
 @router.get("/restore")
 async def prepare(
     asked: Reader,
-    snapshot: Annotated[str, Query(max_length=128)],
+    snapshot: Text,
     path: Paths = None,
     path_base64: Paths = None,
     client: Text = "",

@@ -16,14 +16,13 @@ from strongroom.director.http.bodies import Cursor
 from strongroom.director.results.runs import RunKind, RunState
 from strongroom.director.schedule.due_times import zone_of
 from strongroom.director.web.rendering import page
-from strongroom.director.web.sessions import Reader
+from strongroom.director.web.sessions import Reader, Text
 
 router = APIRouter()
 
 _ON_A_PAGE = 50
 _LINES_ON_A_PAGE = 500
 
-Text = Annotated[str, Query(max_length=128)]
 Choice = Annotated[str, Query(max_length=16)]
 
 

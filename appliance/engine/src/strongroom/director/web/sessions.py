@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from blake3 import blake3
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
@@ -108,6 +108,8 @@ async def _reader(request: Request) -> ApiRequest:
 
 
 Reader = Annotated[ApiRequest, Depends(_reader)]
+# A name in the query of a page.
+Text = Annotated[str, Query(max_length=128)]
 
 
 router = APIRouter()

@@ -14,7 +14,7 @@ from strongroom.director.http.snapshots import PathBase64Query, PathQuery
 from strongroom.director.results.formats import chosen_path, path_bytes
 from strongroom.director.results.snapshots import ANY_FILE
 from strongroom.director.web.rendering import page
-from strongroom.director.web.sessions import Reader
+from strongroom.director.web.sessions import Reader, Text
 
 router = APIRouter()
 
@@ -22,9 +22,6 @@ _ON_A_PAGE = 50
 _FILES_ON_A_PAGE = 500
 _MOST_FOUND = 200
 _MOST_CHANGES = 500
-
-Text = Annotated[str, Query(max_length=128)]
-Id = Annotated[str, Query(max_length=128)]
 
 
 @router.get("/snapshots")
@@ -124,8 +121,8 @@ async def search(
 @router.get("/compare")
 async def compare(
     asked: Reader,
-    before: Id,
-    after: Id,
+    before: Text,
+    after: Text,
     below: PathQuery = "/",
     below_base64: PathBase64Query = "",
 ) -> Response:

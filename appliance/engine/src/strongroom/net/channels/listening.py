@@ -109,6 +109,11 @@ def shown_place(host: str, port: int) -> str:
     return f"{host} port {port}"
 
 
+def host_in_url(address: str) -> str:
+    """An address or a name as a URL has it: an address of IPv6 in brackets."""
+    return f"[{address}]" if ":" in address else address
+
+
 def shown_socket(listening: socket.socket) -> str:
     """The place of a bound socket."""
     host, port = listening.getsockname()[:2]
