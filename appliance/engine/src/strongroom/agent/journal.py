@@ -18,9 +18,7 @@ from typing import Final
 
 import msgspec
 
-from strongroom.agent.jobs.description import (
-    StartMessage,
-)
+from strongroom.agent.jobs.description import StartMessage
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.net.control.messages import LogLevel, RunEnded, RunLog, RunStarted, encode

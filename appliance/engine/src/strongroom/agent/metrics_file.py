@@ -153,8 +153,6 @@ def _figures(summary: dict[str, Any]) -> dict[str, float]:
 INTERVAL_SECONDS: Final = 30.0
 _STATUS: Final = {"done": 0, "incomplete": 1, "failed": 2, "cancelled": 3}
 
-_log = logging.getLogger(__name__)
-
 
 class MetricsFile:
     """Writes the metrics. `is_connected`: whether a director is. active_count: of active runs."""

@@ -20,9 +20,7 @@ from blake3 import blake3
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
-from strongroom.base.errors import (
-    QuotaError,
-)
+from strongroom.base.errors import QuotaError
 from strongroom.base.quantities import lowest_limit
 from strongroom.config.settings.client import ClientSettings
 from strongroom.config.settings.job import JobSettings
