@@ -13,7 +13,8 @@ from typing import Any
 
 from strongroom.net.channels.channel import Channel
 from strongroom.net.channels.connecting import Acceptor, connect
-from strongroom.net.channels.local_channel import connect_local
+from strongroom.net.channels.greeting import send_welcome
+from strongroom.net.channels.local_channel import admit_local, connect_local
 from strongroom.net.identities.authority import Authority
 from strongroom.net.identities.identity import Identity
 
@@ -56,6 +57,10 @@ def accept_one(
     connection = listener.accept()[0]
     if duplicates is not None:
         duplicates.append(connection.dup())
+    if listener.family == socket.AF_UNIX:
+        channel = admit_local(connection)
+        send_welcome(channel)
+        return channel
     return acceptor.accept(connection)
 
 

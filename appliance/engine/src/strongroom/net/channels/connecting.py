@@ -27,7 +27,6 @@ from strongroom.net.channels.greeting import (
     send_refusal,
     send_welcome,
 )
-from strongroom.net.channels.local_channel import admit_local, local_channel
 from strongroom.net.channels.off_handshake import (
     MAGIC,
     Judge,
@@ -125,9 +124,9 @@ class Acceptor:
     """Makes channels of the connections that a daemon accepts.
 
     `allow(peer, mode)`: whether a peer may use the mode of its channel, "off", "tls" or "ktls"; the
-    last only where kTLS is in use. It is called before the peer is accepted, and not for peers on a
-    Unix socket, who are admitted by their user: root, ours and `local_users` (uids).
-    `roles`: whose certificates are accepted here.
+    last only where kTLS is in use. It is called before the peer is accepted. `roles`: whose
+    certificates are accepted here. Peers on a Unix socket are admitted by their user instead: see
+    `local_channel.admit_local`.
 
     A thread of its own ends connections whose certificate was revoked, within five seconds of the
     list's replacement. `accept` may be called from several threads at once.
@@ -141,13 +140,11 @@ class Acceptor:
         roles: Collection[str] = ROLES,
         cipher_suites: str = "",
         handshake_timeout_seconds: float = 20.0,
-        local_users: Collection[int] = (),
     ) -> None:
         self._allow = allow
         self._roles = frozenset(roles)
         self._cipher_suites = cipher_suites
         self._timeout_seconds = handshake_timeout_seconds
-        self._local_users = frozenset(local_users)
         self._credentials = _Credentials(identity, cipher_suites)
         self.open_channels = OpenChannels(lambda: self._credentials.identity.trust)
 
@@ -166,13 +163,14 @@ class Acceptor:
         try:
             channel.set_timeout(max(0.001, deadline - clock.elapsed_seconds()))
             mode = channel.security.mode
-            if mode != "local" and not self._allow(channel.peer, mode):
-                raise _refusal(
-                    channel,
+            if not self._allow(channel.peer, mode):
+                reason = (
                     f"{channel.peer} may not connect with TLS mode {mode!r}: permissions and modes "
                     "are set in the Director resources of the storage daemon and by its "
-                    "Storage resource (Clients, Operators, TLS Enable, Plain Clients, Enable kTLS)",
+                    "Storage resource (Clients, Operators, TLS Enable, Plain Clients, Enable kTLS)"
                 )
+                send_refusal(channel, reason)
+                raise PeerRefusedError(reason)
             send_welcome(channel)
             channel.set_timeout(None)
             self.open_channels.add(channel)
@@ -190,8 +188,6 @@ class Acceptor:
         self.open_channels.stop()
 
     def _shake_hands(self, connection: socket.socket, deadline: float) -> Channel:
-        if connection.family == socket.AF_UNIX:
-            return self._admit_local(connection)
         tune_socket(connection)
         credentials = self._credentials
         identity = credentials.identity
@@ -211,12 +207,6 @@ class Acceptor:
         return _tls_channel(
             connection, context, judge, deadline, ktls_wanted=wants_ktls, is_server=True
         )
-
-    def _admit_local(self, connection: socket.socket) -> Channel:
-        try:
-            return admit_local(connection, self._local_users)
-        except PeerRefusedError as error:
-            raise _refusal(local_channel(connection), str(error)) from error
 
 
 class _Credentials:
@@ -318,9 +308,3 @@ def _require_ktls(security: Security) -> None:
             f"kTLS is required, but {' and '.join(lacking)} kernel does not encrypt what is sent; "
             "load the module there (modprobe tls), or do not require it"
         )
-
-
-def _refusal(channel: Channel, reason: str) -> PeerRefusedError:
-    """Tell the peer why it is refused; the error to raise."""
-    send_refusal(channel, reason)
-    return PeerRefusedError(reason)

@@ -5,15 +5,13 @@
 
 The signature covers a label, the hash of the certificate and the body. A statement is valid for one
 purpose, until it expires by the verifier's clock (with five minutes of grace for clock skew), and
-may be presented again until then; the payload must name for whom it is valid. Where it is single
-use, a ReplayGuard refuses the second time.
+may be presented again until then; the payload must name for whom it is valid.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import threading
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -47,36 +45,6 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     expires_ns: int
 
 
-class ReplayGuard:
-    """Remembers statements until they expire, and refuses each the second time.
-
-    Bounded: once it holds `capacity` statements it refuses new ones rather than forget. Threads may
-    share it.
-    """
-
-    def __init__(self, capacity: int = 100_000) -> None:
-        self._capacity = capacity
-        self._lock = threading.Lock()
-        self._expiry_ns: dict[bytes, int] = {}
-
-    def admit(self, body: Body) -> None:
-        """Remember a statement; PeerRefusedError if it was presented before."""
-        now_ns = clock.now_ns()
-        with self._lock:
-            if body.nonce in self._expiry_ns:
-                raise PeerRefusedError("this statement was used already")
-            if len(self._expiry_ns) >= self._capacity:
-                grace_ns = CLOCK_GRACE_SECONDS * SECOND_NS
-                self._expiry_ns = {
-                    nonce: expiry_ns
-                    for nonce, expiry_ns in self._expiry_ns.items()
-                    if expiry_ns + grace_ns > now_ns
-                }
-            if len(self._expiry_ns) >= self._capacity:
-                raise PeerRefusedError("too many statements at once; try again later")
-            self._expiry_ns[body.nonce] = body.expires_ns
-
-
 def sign_statement(
     identity: Identity, purpose: str, payload: Mapping[str, Any], lifetime_seconds: float
 ) -> str:
@@ -106,17 +74,15 @@ def sign_statement(
 
 def verify_statement(
     text: str,
-    authority: Trust | bytes,
+    trust: Trust,
     purpose: str,
     roles: Collection[str],
-    guard: ReplayGuard | None = None,
 ) -> tuple[Peer, dict[str, Any]]:
     """Verify a statement: its signer, of one of `roles`, and the payload.
 
-    `authority`: a Trust (knows revocations: `identity.trust`), or the authority's certificate
-    (PEM). Raises PeerRefusedError for anything but a valid statement for this purpose.
+    `trust`: `identity.trust` knows revocations. Raises PeerRefusedError for anything but a valid
+    statement for this purpose.
     """
-    trust = authority if isinstance(authority, Trust) else Trust(authority)
     if len(text) > GREATEST_TEXT_LENGTH:
         raise PeerRefusedError("the statement shown is too large")
     parts = text.split(".")
@@ -131,8 +97,6 @@ def verify_statement(
     if body.version != _VERSION or body.purpose != purpose:
         raise PeerRefusedError(f"a statement of {peer} is for {body.purpose!r}, not {purpose!r}")
     _check_moment(body, peer)
-    if guard is not None:
-        guard.admit(body)
     return peer, body.payload
 
 
