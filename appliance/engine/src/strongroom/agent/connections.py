@@ -169,7 +169,7 @@ class DirectorLinks:
 
     async def _dial(self, director: KnownDirector) -> None:
         identity = Identity.load(self.settings.identity_folder)
-        self._check_name(identity)
+        require_own(identity, self.settings)
         if self.tell_ended(identity):
             return
         context = client_context(identity, check_hostname=False)
@@ -213,7 +213,7 @@ class DirectorLinks:
         if not self.settings.listen_addresses:
             return
         identity = Identity.load(self.settings.identity_folder)
-        self._check_name(identity)
+        require_own(identity, self.settings)
         context = server_context(identity)
         self._served = (context, identity.serial)
         for listening in listen(self.settings.listen_addresses, _BACKLOG, _HINT):
@@ -248,12 +248,14 @@ class DirectorLinks:
             raise PeerRefusedError(f"{peer} dials us, but no Director resource allows that")
         return peer
 
-    def _check_name(self, identity: Identity) -> None:
-        if identity.role != "agent" or identity.name != self.settings.name:
-            raise PeerRefusedError(
-                f"the certificate in {self.settings.identity_folder} is of {identity.peer}, but "
-                f"this agent is {self.settings.name!r}: enrol it, or correct the Client's Name"
-            )
+
+def require_own(identity: Identity, settings: AgentSettings) -> None:
+    """PeerRefusedError for a certificate that is not of this agent."""
+    if identity.role != "agent" or identity.name != settings.name:
+        raise PeerRefusedError(
+            f"the certificate in {settings.identity_folder} is of {identity.peer}, but this agent "
+            f"is {settings.name!r}: enrol it, or correct the Client's Name"
+        )
 
 
 def _certificate(connection: Connection) -> bytes:

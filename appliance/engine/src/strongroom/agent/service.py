@@ -16,7 +16,7 @@ import signal
 from contextlib import suppress
 from typing import Final
 
-from strongroom.agent.connections import DirectorLinks
+from strongroom.agent.connections import DirectorLinks, require_own
 from strongroom.agent.enrolment import address_of, renew
 from strongroom.agent.metrics_file import MetricsFile
 from strongroom.agent.put_keys import read_put_keys
@@ -29,7 +29,6 @@ from strongroom.base.errors import (
     DirectorError,
     KeyRightError,
     OperatingSystemError,
-    PeerRefusedError,
     StrongroomError,
     UsageError,
     os_errors,
@@ -51,11 +50,7 @@ def check_agent(path: str) -> tuple[AgentSettings, Preflight]:
     look = Preflight()
     with look.part("Identity Directory"):
         identity = Identity.load(settings.identity_folder)
-        if identity.role != "agent" or identity.name != settings.name:
-            raise PeerRefusedError(
-                f"the certificate in {settings.identity_folder} is of {identity.peer}, but this "
-                f"agent is {settings.name!r}: enrol it, or correct the Client's Name"
-            )
+        require_own(identity, settings)
         require_living(identity)
         client_context(identity, check_hostname=False)
         with look.part("put keys in the Identity Directory"):

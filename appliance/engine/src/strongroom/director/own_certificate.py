@@ -26,6 +26,7 @@ from strongroom.net.identities.identity import (
     store_identity,
 )
 from strongroom.net.identities.peer import parse_certificate
+from strongroom.net.identities.private_files import first_line
 from strongroom.net.identities.renewals import GRACE_DAYS
 from strongroom.net.identities.trust import host_names
 from strongroom.net.renewal import ended_text, is_of_no_use
@@ -33,7 +34,6 @@ from strongroom.service.log_lines import DailyLog
 
 _log = logging.getLogger(__name__)
 _LONGEST_KEY_FILE_BYTES: Final = 64 << 10
-_LONGEST_PASSPHRASE_BYTES: Final = 4096
 _OWN: Final = "own"
 
 
@@ -139,10 +139,7 @@ def authority_passphrase(settings: DirectorSettings) -> bytes | None:
     path = settings.authority_passphrase_file
     if not path:
         return None
-    line = _read(path, _LONGEST_PASSPHRASE_BYTES).split(b"\n", 1)[0]
-    if not line.strip():
-        raise UsageError(f"the first line of {path} is empty")
-    return line.rstrip(b"\r")
+    return first_line(path)
 
 
 def appliance_keys(settings: DirectorSettings) -> tuple[ApplianceKey, ...]:

@@ -52,12 +52,12 @@ from strongroom.base.errors import (
     CatalogDamagedError,
     CatalogError,
     CatalogUnavailableError,
-    UsageError,
 )
 from strongroom.base.parts import missing_library
 from strongroom.config.settings.director import CatalogSettings
 from strongroom.director.catalog.storable import left_out, shallow
 from strongroom.director.catalog.tables import REVISION, RUNS
+from strongroom.net.identities.private_files import first_line
 from strongroom.service.preflight import sqlite_value
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ _POOL_SIZE = 8
 # so a director grew for months; the kernel caches the file anyway.
 _CACHED_STATEMENTS: Final = 16
 _CACHE_KIB: Final = 256
-_LONGEST_PASSWORD_BYTES = 4096
 _MOST_TABLES = 3
 _NEW_DATABASE = (
     "Name a new one as DB Name; on PostgreSQL: createdb --encoding=UTF8 --template=template0 NAME"
@@ -297,14 +296,7 @@ def catalog_url(settings: CatalogSettings | None, working_folder: str) -> URL:
 def _password(settings: CatalogSettings) -> str | None:
     if not settings.password_file:
         return settings.db_password or None
-    try:
-        with open(os.fsencode(settings.password_file), "rb") as file:
-            line = file.read(_LONGEST_PASSWORD_BYTES).split(b"\n", 1)[0].rstrip(b"\r")
-    except OSError as error:
-        raise UsageError(f"cannot read {settings.password_file}: {error.strerror}") from error
-    if not line:
-        raise UsageError(f"the first line of {settings.password_file} is empty")
-    return line.decode("utf-8", "surrogateescape")
+    return first_line(settings.password_file).decode("utf-8", "surrogateescape")
 
 
 def look_at_catalog(url: URL) -> None:

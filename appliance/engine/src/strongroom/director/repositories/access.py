@@ -41,8 +41,8 @@ from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.snapshots import Snapshot as StoredSnapshot
 from strongroom.engine.stores.place import RemoteLocation, place_of
 from strongroom.engine.stores.store import Store
+from strongroom.net.identities.private_files import first_line
 
-_LONGEST_PASSPHRASE_BYTES = 4096
 _MODE_OF_OTHERS = 0o007
 _log = logging.getLogger(__name__)
 
@@ -156,17 +156,9 @@ def read_passphrase(place: RepositoryAccess) -> bytes | None:
     """The first line of the passphrase file, None where there is none. Raises UsageError."""
     if not place.passphrase_file:
         return None
-    try:
-        with open(place.passphrase_file, "rb") as file:
-            if os.fstat(file.fileno()).st_mode & _MODE_OF_OTHERS:
-                _log.warning("anyone here can read %s; chmod 400 it", place.passphrase_file)
-            line = file.readline(_LONGEST_PASSPHRASE_BYTES).rstrip(b"\r\n")
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the passphrase file {place.passphrase_file}: {error.strerror}"
-        ) from error
-    if not line:
-        raise UsageError(f"the first line of {place.passphrase_file} is empty")
+    line = first_line(place.passphrase_file)
+    if os.stat(place.passphrase_file).st_mode & _MODE_OF_OTHERS:
+        _log.warning("anyone here can read %s; chmod 400 it", place.passphrase_file)
     return line
 
 

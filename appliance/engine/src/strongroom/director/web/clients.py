@@ -7,7 +7,6 @@ say; nothing is judged a second time here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from fastapi import APIRouter
@@ -40,26 +39,21 @@ _OK: Final = VERDICTS.index("ok")
 
 
 class JudgedClient(NamedTuple):
-    """A client in a listing. worst: the number of its verdict in VERDICTS (new: no backup yet)."""
+    """A client in a listing. worst: the number of its verdict in VERDICTS (new: no backup yet).
+
+    client: with the state of its agent, where it is shown.
+    """
 
     worst: int
     last_ns: int
     name: str
     problems: tuple[OpenIncident, ...]
+    client: Client | None = None
 
     @property
     def verdict(self) -> str:
         """One of VERDICTS."""
         return VERDICTS[self.worst]
-
-
-@dataclass(frozen=True, slots=True)
-class ShownClient:
-    """A client, one of VERDICTS, and its open problems."""
-
-    client: Client
-    verdict: str
-    problems: tuple[OpenIncident, ...]
 
 
 def judged_clients(
@@ -82,16 +76,12 @@ def _judged(name: str, last_ns: int, problems: tuple[OpenIncident, ...]) -> Judg
     return JudgedClient(worst, last_ns, name, problems)
 
 
-async def shown_clients(asked: ApiRequest, judged: Sequence[JudgedClient]) -> list[ShownClient]:
+async def shown_clients(asked: ApiRequest, judged: Sequence[JudgedClient]) -> list[JudgedClient]:
     """The same with the state of their agents: for those that are shown."""
     found = {
         one.name: one for one in await asked.director.queries.clients([one.name for one in judged])
     }
-    return [
-        ShownClient(found[one.name], one.verdict, one.problems)
-        for one in judged
-        if one.name in found
-    ]
+    return [one._replace(client=found[one.name]) for one in judged if one.name in found]
 
 
 router = APIRouter()

@@ -16,6 +16,7 @@ from strongroom.base.errors import UsageError
 
 SECRET_MODE = 0o600
 PUBLIC_MODE = 0o644
+_LONGEST_LINE_BYTES = 4096
 
 
 def write_file(path: bytes, data: bytes, mode: int) -> None:
@@ -60,6 +61,21 @@ def read_bounded(path: bytes, limit_bytes: int) -> bytes:
     if len(data) > limit_bytes:
         raise UsageError(f"{os.fsdecode(path)} is larger than {limit_bytes} bytes: not ours")
     return data
+
+
+def first_line(path: str) -> bytes:
+    """The first line of a file with a passphrase, without its end.
+
+    Raises UsageError where it cannot be read or is empty.
+    """
+    try:
+        with open(os.fsencode(path), "rb") as file:
+            line = file.readline(_LONGEST_LINE_BYTES).rstrip(b"\r\n")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    if not line:
+        raise UsageError(f"the first line of {path} is empty")
+    return line
 
 
 def make_private_folder(path: bytes) -> None:
