@@ -277,20 +277,9 @@ class JobOutput:
             self._report(progress.counts())
 
     def _report(self, counts: Counts) -> None:
-        self._write(
-            RunProgress(
-                files=counts.files,
-                bytes=counts.bytes,
-                stored_bytes=max(counts.stored_bytes, self._stored_bytes()),
-                errors=counts.errors,
-                total_files=counts.total_files,
-                total_bytes=counts.total_bytes,
-                total_is_estimate=counts.total_is_estimate,
-                message=counts.message,
-                stage_seconds=dict(counts.stage_seconds),
-                queued_blocks=counts.queued_blocks,
-            )
-        )
+        progress = msgspec.convert(counts, RunProgress, from_attributes=True)
+        stored_bytes = max(counts.stored_bytes, self._stored_bytes())
+        self._write(msgspec.structs.replace(progress, stored_bytes=stored_bytes))
 
     def _write(self, message: RunProgress | RunLog | RunEnded) -> None:
         line = memoryview(encode_line(message))
