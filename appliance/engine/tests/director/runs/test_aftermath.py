@@ -11,7 +11,6 @@ import pytest
 from kit.director_in_process import OPERATOR, client, in_loop, job
 from strongroom.base.errors import CatalogUnavailableError
 from strongroom.director.catalog import database
-from strongroom.director.own_jobs.own_jobs import OwnJobs
 from strongroom.director.runs.lifecycle import Runs
 
 AGAIN = "RescheduleOnError = yes; RescheduleInterval = 600; RescheduleTimes = 5"
@@ -120,7 +119,7 @@ async def test_work_of_the_director_ends_once_the_catalog_takes_its_end(director
     monkeypatch.setattr("strongroom.director.context.RETRY_SECONDS", 0.0)
     tidy = 'RunScript { RunsWhen = Before; RunsOnClient = no; Console = "expire runs 400" }'
     await director.open(client("web1") + job("tidy", kind="Admin", more=tidy))
-    carry_out, locked = OwnJobs.carry_out, []
+    carry_out, locked = director.service.runs.carry_out, []
     start_run, is_asked = director.service.commands.start_run, asyncio.Event()
 
     async def asked(*arguments, **named):
@@ -130,8 +129,8 @@ async def test_work_of_the_director_ends_once_the_catalog_takes_its_end(director
 
     director.service.commands.start_run = asked
 
-    async def carried_out(own_jobs, active, runs):
-        outcome = await carry_out(own_jobs, active, runs)
+    async def carried_out(active, runs):
+        outcome = await carry_out(active, runs)
         # Else the audit line of the request could be what the catalog does not take.
         await is_asked.wait()
         other = sqlite3.connect(director.folder / "work" / "catalog.sqlite", isolation_level=None)
@@ -139,7 +138,7 @@ async def test_work_of_the_director_ends_once_the_catalog_takes_its_end(director
         locked.append(other)
         return outcome
 
-    monkeypatch.setattr(OwnJobs, "carry_out", carried_out)
+    director.service.runs.carry_out = carried_out
     tries = []
     end = director.service.runs.end
 

@@ -86,7 +86,7 @@ class Runs:
     ) -> None:
         self._context = context
         self.active = active
-        self._do_own = carry_out
+        self.carry_out = carry_out
         self._aftermath = aftermath
         self._gate = asyncio.Lock()
         self._background = Background()
@@ -243,7 +243,7 @@ class Runs:
             if active.is_remote:
                 await survive(self._send_start, active)
                 return
-            ending = await self._do_own(active, self)
+            ending = await self.carry_out(active, self)
         except StrongroomError as error:
             ending = Ending("failed", str(error), error.error_id)
         except Exception as error:  # noqa: BLE001 - whatever it is, the run must end
