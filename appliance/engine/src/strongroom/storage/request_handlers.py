@@ -62,7 +62,6 @@ class RequestHandlers:
         self,
         serving: Serving,
         served: ServedRepository,
-        store: ServableStore,
         rights: StorageRights,
         bandwidth: JobBandwidth,
         answers: ResponseWriter,
@@ -72,14 +71,14 @@ class RequestHandlers:
     ) -> None:
         self._serving = serving
         self._served = served
-        self._store = store
+        self._store: ServableStore = served.open_store()
         self._rights = rights
         self._bandwidth = bandwidth
         self._answers = answers
         self._peer = peer
         self._shown = shown
         self.changes = Changes(
-            served, store, rights, serving.limits, shown, self._receive_turn, places
+            served, self._store, rights, serving.limits, shown, self._receive_turn, places
         )
         self.sent_bytes = 0
         self._deleted: Counter[str] = Counter()
@@ -115,6 +114,7 @@ class RequestHandlers:
         if self._deleted:
             counts = (f"{kind}: {count:,}" for kind, count in sorted(self._deleted.items()))
             self._tell_deleted(", ".join(counts))
+        self._store.close()
 
     def held_for_names(self) -> int:
         """What a request takes whose answer is names."""

@@ -25,7 +25,6 @@ from strongroom.base.errors import (
     StoreError,
     StrongroomError,
 )
-from strongroom.engine.stores.servable import ServableStore
 from strongroom.net.channels.channel import Channel
 from strongroom.net.storage.frames import Frame, FrameReader, FrameStart
 from strongroom.net.storage.protocol import (
@@ -190,12 +189,10 @@ class Session:
         except StrongroomError as error:
             self.answers.fail(error)
             raise PeerRefusedError(str(error)) from error
-        self._store: ServableStore = served.open_store()
         self._bandwidth: JobBandwidth = self._serving.bandwidths.enter(self.peer.name, hello.job)
         self._requests = RequestHandlers(
             self._serving,
             served,
-            self._store,
             self._rights,
             self._bandwidth,
             self.answers,
@@ -274,5 +271,4 @@ class Session:
         if self._job is not None:
             self._requests.close()
             self._serving.bandwidths.leave(self.peer.name, self._job)
-            self._store.close()
         self.channel.close()

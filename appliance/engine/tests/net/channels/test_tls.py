@@ -261,10 +261,11 @@ class one_guest:  # noqa: N801 - it is used as a function
         self._acceptor.close()
 
 
-def test_nobody_there_and_somebody_silent_are_lost_connections(shared_house):
+def test_nobody_there_and_somebody_silent_are_lost_connections(shared_house, monkeypatch):
+    monkeypatch.setattr("strongroom.net.channels.connecting._CONNECT_SECONDS", 0.2)
     with listening() as (listener, port):
         with pytest.raises(ConnectionLostError):
-            connect("127.0.0.1", port, "vault", shared_house.agent, timeout_seconds=0.2)
+            connect("127.0.0.1", port, "vault", shared_house.agent)
         listener.close()
         with pytest.raises(ConnectionLostError, match=f"daemon at 127.0.0.1 port {port}"):
             connect("127.0.0.1", port, "vault", shared_house.agent)

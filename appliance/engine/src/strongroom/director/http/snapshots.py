@@ -42,6 +42,19 @@ PathBase64Query = Annotated[
     str,
     Query(max_length=2 * LONGEST_PATH, description="The same in base64, if it is not UTF-8."),
 ]
+
+
+def _path(path: PathQuery = "/", path_base64: PathBase64Query = "") -> bytes:
+    return chosen_path(path, path_base64)
+
+
+def _below(below: PathQuery = "/", below_base64: PathBase64Query = "") -> bytes:
+    return chosen_path(below, below_base64)
+
+
+# Of two parameters of a query each.
+Path = Annotated[bytes, Depends(_path)]
+FolderBelow = Annotated[bytes, Depends(_below)]
 # How many snapshots, the newest first, a search examines for a caller who may not see all.
 _SEARCHED_SNAPSHOTS = 10_000
 
@@ -131,18 +144,14 @@ async def forget(snapshot_id: str, asked: Asked) -> Snapshot:
 async def files(
     snapshot_id: str,
     asked: Asked,
-    path: PathQuery = "/",
-    path_base64: PathBase64Query = "",
+    path: Path,
     after: PathQuery = "",
     limit: PageSize = 1000,
 ) -> Page[File]:
     """The entries directly in a directory of a snapshot, in the listing's order."""
     asked.rights.require_command("browse")
     found = await asked.visible_snapshot(snapshot_id)
-    folder = chosen_path(path, path_base64)
-    page = await asked.director.snapshots.list_files(
-        found.id, folder, _name_of_cursor(after), limit
-    )
+    page = await asked.director.snapshots.list_files(found.id, path, _name_of_cursor(after), limit)
     # A name may have any byte but "/"; base64 fits into a query unchanged.
     following = base64.urlsafe_b64encode(page.next).decode("ascii") if page.next else None
     return Page(items=list(page.entries), next=following)
@@ -153,8 +162,7 @@ async def changes(
     snapshot_id: str,
     asked: Asked,
     since: Annotated[str, Query(description="The snapshot to compare from.")],
-    path: PathQuery = "/",
-    path_base64: PathBase64Query = "",
+    path: Path,
     after: Cursor = "",
     limit: PageSize = 1000,
 ) -> Page[FileChange]:
@@ -162,9 +170,7 @@ async def changes(
     asked.rights.require_command("browse")
     newer, older = await asked.visible_snapshot(snapshot_id), await asked.visible_snapshot(since)
     skip = int(after or 0)
-    found = await asked.director.snapshots.compare(
-        older.id, newer.id, chosen_path(path, path_base64), limit + 1, skip
-    )
+    found = await asked.director.snapshots.compare(older.id, newer.id, path, limit + 1, skip)
     following = str(skip + limit) if len(found) > limit else None
     return Page(items=list(found[:limit]), next=following)
 
@@ -175,8 +181,7 @@ async def search(
     name: Annotated[str, Query(min_length=1, max_length=1024, description="A name; *, ? and [].")],
     of: Annotated[SnapshotsOf, Depends()],
     traits: Annotated[FileTraits, Depends()],
-    below: PathQuery = "/",
-    below_base64: PathBase64Query = "",
+    below: FolderBelow,
     snapshot: Annotated[str, Query(description="Only in this one.")] = "",
     ignore_case: bool = False,
     limit: PageSize = 1000,
@@ -187,7 +192,6 @@ async def search(
     """
     asked.rights.require_command("browse")
     pattern = path_bytes(name)
-    folder = chosen_path(below, below_base64)
     wanted = SnapshotFilter(
         client=of.client, job=of.job, fileset=of.fileset, limit=_SEARCHED_SNAPSHOTS
     )
@@ -202,7 +206,7 @@ async def search(
                 pattern,
                 part,
                 only=only,
-                below=folder,
+                below=below,
                 ignoring_case=ignore_case,
                 traits=traits,
                 limit=limit - len(found),

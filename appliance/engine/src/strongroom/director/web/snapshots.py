@@ -10,8 +10,8 @@ from fastapi.responses import Response
 from strongroom.base.errors import UsageError
 from strongroom.director.http import snapshots as api
 from strongroom.director.http.bodies import Cursor
-from strongroom.director.http.snapshots import PathBase64Query, PathQuery
-from strongroom.director.results.formats import chosen_path, path_bytes
+from strongroom.director.http.snapshots import FolderBelow, Path, PathQuery
+from strongroom.director.results.formats import path_bytes
 from strongroom.director.results.snapshots import ANY_FILE
 from strongroom.director.web.rendering import page
 from strongroom.director.web.sessions import Reader, Text
@@ -46,17 +46,15 @@ async def snapshots(
 async def files(
     snapshot_id: str,
     asked: Reader,
-    path: PathQuery = "/",
-    path_base64: PathBase64Query = "",
+    path: Path,
     after: PathQuery = "",
 ) -> Response:
     """A folder of a snapshot."""
     asked.rights.require_command("browse")
     snapshot = await asked.visible_snapshot(snapshot_id)
-    folder = chosen_path(path, path_base64)
-    found = await api.files(snapshot.id, asked, path, path_base64, after, _FILES_ON_A_PAGE)
+    found = await api.files(snapshot.id, asked, path, after, _FILES_ON_A_PAGE)
     entries = found.items
-    own = b"/" + folder.strip(b"/")
+    own = b"/" + path.strip(b"/")
     if len(entries) == 1 and entries[0].path == own:
         # It is a file; its folder shows it.
         own = own.rpartition(b"/")[0] or b"/"
@@ -101,7 +99,7 @@ async def search(
             name,
             api.SnapshotsOf(client),
             ANY_FILE,
-            below=below,
+            path_bytes(below),
             ignore_case=ignore_case,
             limit=_MOST_FOUND,
         )
@@ -123,8 +121,7 @@ async def compare(
     asked: Reader,
     before: Text,
     after: Text,
-    below: PathQuery = "/",
-    below_base64: PathBase64Query = "",
+    below: FolderBelow,
 ) -> Response:
     """What differs between two snapshots of a storage."""
     asked.rights.require_command("browse")
@@ -132,15 +129,14 @@ async def compare(
     newer = await asked.visible_snapshot(after)
     if older.id == newer.id:
         raise UsageError("choose two different snapshots to compare")
-    folder = chosen_path(below, below_base64)
-    changes = await asked.director.snapshots.compare(older.id, newer.id, folder, _MOST_CHANGES + 1)
+    changes = await asked.director.snapshots.compare(older.id, newer.id, below, _MOST_CHANGES + 1)
     return page(
         asked,
         "compare.html",
         "/snapshots",
         before=older,
         after=newer,
-        folder=b"/" + folder.strip(b"/"),
+        folder=b"/" + below.strip(b"/"),
         changes=changes[:_MOST_CHANGES],
         is_whole=len(changes) <= _MOST_CHANGES,
         most=_MOST_CHANGES,

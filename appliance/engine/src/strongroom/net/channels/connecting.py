@@ -50,6 +50,7 @@ from strongroom.net.identities.peer import ROLES, SERVER_ROLES, Peer
 if TYPE_CHECKING:
     from strongroom.net.control.messages import TlsMode
 
+_CONNECT_SECONDS = 30.0
 _WANTS_KTLS = b"K"
 _TLS_HANDSHAKE = b"\x16"
 _OFF_HANDSHAKE = MAGIC[:1]
@@ -63,7 +64,6 @@ def connect(
     identity: Identity,
     mode: TlsMode = "tls",
     cipher_suites: str = "",
-    timeout_seconds: float = 30.0,
     roles: Collection[str] = SERVER_ROLES,
     *,
     is_early: bool = False,
@@ -79,12 +79,12 @@ def connect(
     has no timeout. Raises PeerRefusedError, ConnectionLostError, or UsageError for an unknown
     cipher suite.
     """
-    deadline = clock.elapsed_seconds() + timeout_seconds
+    deadline = clock.elapsed_seconds() + _CONNECT_SECONDS
 
     def judge(certificate: bytes) -> Peer:
         return identity.trust.judge_server(certificate, server_name, roles)
 
-    connection = _dial(address, port, timeout_seconds)
+    connection = _dial(address, port, _CONNECT_SECONDS)
     channel: OffChannel | TlsChannel
     try:
         if mode == "off":

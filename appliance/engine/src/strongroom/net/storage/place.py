@@ -60,7 +60,6 @@ def open_network(
     cache_folder: bytes | None = None,
     job: str = "",
     grant: str = "",
-    view_as: str = "",
 ) -> RemoteStore:
     """The store behind a daemon's port; connected at first use, and again after a fork.
 
@@ -82,7 +81,7 @@ def open_network(
             is_early=True,
         )
 
-    hello = StorageHello(PROTOCOL_VERSION, place.repository, job, grant, view_as)
+    hello = StorageHello(PROTOCOL_VERSION, place.repository, job, grant)
     cache = _own_cache(cache_folder, place.text)
     return RemoteStore(place.text, connect, hello, cache, is_far=True)
 
