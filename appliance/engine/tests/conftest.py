@@ -7,15 +7,21 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
+from kit import object_server
 from kit.command import Command
 from kit.descriptors import open_as
 from kit.memory_folder import memory_folder
+from kit.object_server import ObjectServer
 from kit.postgresql_cluster import Cluster
 from kit.tree_removal import remove_tree
+
+if TYPE_CHECKING:
+    from kit.director_server import RunningDirector
 
 # What started commands have compiled is kept: else each of them compiles the engine anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -70,6 +76,14 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Another one, by a path that leads over no link."""
+    made = tmp_path.resolve() / "source"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
 def command(tmp_path: Path) -> Command:
     """The real command, and a repository of the test's own."""
     made = Command(tmp_path)
@@ -85,3 +99,20 @@ def cluster() -> Iterator[Cluster]:
 
     with new_cluster() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
+    """A server that speaks S3, and our keys of it in the environment."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in object_server.ENVIRONMENT.items():
+            environment.setenv(name, value)
+        yield from object_server.usual(tmp_path_factory.mktemp("object-store"))
+
+
+@pytest.fixture(scope="session")
+def first_director(tmp_path_factory: pytest.TempPathFactory) -> RunningDirector:
+    """One that is never started: others copy its repository."""
+    from kit.director_server import RunningDirector
+
+    return RunningDirector(tmp_path_factory.mktemp("first-director"))

@@ -9,20 +9,24 @@ from pathlib import Path
 import pytest
 
 from kit.director_server import RunningDirector
-from kit.storage_fixtures import appliance, daemon, make_daemon, open_as
+from kit.memory_store import MemoryStore
+from kit.storage_fixtures import appliance, daemon, make_daemon, open_as, site
+from kit.tiny_backup import new_repository
+from strongroom.engine.repository.repository import Repository
 
-__all__ = ["appliance", "daemon", "make_daemon", "open_as"]
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDirector]:
-    """A director whose repository others copy."""
-    with RunningDirector(tmp_path_factory.mktemp("director")) as running:
-        yield running
+__all__ = ["appliance", "daemon", "make_daemon", "open_as", "site"]
 
 
 @pytest.fixture
-def asked_director(tmp_path: Path, template: RunningDirector) -> Iterator[RunningDirector]:
+def house() -> Iterator[Repository]:
+    """A repository in the hands of its appliance."""
+    made = new_repository(MemoryStore())
+    yield made.for_all_clients()
+    made.close()
+
+
+@pytest.fixture
+def asked_director(tmp_path: Path, first_director: RunningDirector) -> Iterator[RunningDirector]:
     """A director of one test's own."""
-    with RunningDirector(tmp_path, like=template) as running:
+    with RunningDirector(tmp_path, like=first_director) as running:
         yield running

@@ -5,10 +5,9 @@ import os
 import msgspec
 import pytest
 
-from attacks.test_sharing import PRUNE, steal
+from attacks.test_sharing import PRUNE, client, steal
 from kit.block_making import block_id_of, chunk_ids_of, make_pack
-from kit.memory_store import MemoryStore
-from kit.tiny_backup import TinyBackup, back_up, new_repository, read_back
+from kit.tiny_backup import TinyBackup, back_up, read_back
 from strongroom.base.errors import DamageError
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.check import CheckOptions, DataSubset, check
@@ -16,24 +15,11 @@ from strongroom.engine.check.vouch import required_judge, vouch
 from strongroom.engine.prune.prune import prune
 from strongroom.engine.repository.index.objects import write_index_object
 from strongroom.engine.repository.packs import KIND_DATA, read_footer
-from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.restore_ticket import make_ticket
 from strongroom.engine.share.share import ShareOptions, share
 
 SECRET = {b"shadow": b"root:secret of web2" * 50}
 COMMON = {b"libc": os.urandom(3000), b"bash": os.urandom(2000)}
-
-
-@pytest.fixture
-def house():
-    made = new_repository(MemoryStore())
-    yield made.for_all_clients()
-    made.close()
-
-
-def as_client(house, name):
-    """The repository as the owner of a stolen agent key opens it."""
-    return Repository.open(house.store, house.key.put_key(name))
 
 
 def packs_of(house, name):
@@ -55,7 +41,7 @@ def claim(thief, footers, superseded=()):
 def test_a_claimed_pack_opens_with_no_ticket_and_no_restore_of_the_thief(house):
     back_up(house, SECRET, "web2")
     theirs = next(one for one in packs_of(house, "web2") if one.kind == KIND_DATA)
-    claim(as_client(house, "web1"), [theirs])
+    claim(client(house, "web1"), [theirs])
     loot = steal(house, "web1", theirs.blocks[0].block_id, 0, 950)
     with pytest.raises(DamageError, match="another client's"):
         make_ticket(house, loot)
@@ -67,7 +53,7 @@ def test_a_claimed_pack_opens_with_no_ticket_and_no_restore_of_the_thief(house):
 def test_a_claimed_pack_stays_its_owners(house, number):
     """Whichever of the two index objects is read first: their names decide that."""
     kept = back_up(house, {**SECRET, b"number": b"%d" % number}, "web2")
-    claim(as_client(house, "web1"), packs_of(house, "web2"))
+    claim(client(house, "web1"), packs_of(house, "web2"))
     for _ in range(2):
         prune(house, PRUNE, NullProgress())
         assert read_back(house, kept.id)[b"number"] == b"%d" % number
@@ -80,7 +66,7 @@ def test_a_claimed_pack_is_not_removed_under_the_backup_that_wrote_it(house, num
     backup = TinyBackup(house, "web2")
     files = {**SECRET, b"number": b"%d" % number}
     backup.store(files)
-    claim(as_client(house, "web1"), packs_of(house, "web2"))
+    claim(client(house, "web1"), packs_of(house, "web2"))
     prune(house, PRUNE, NullProgress())
     kept = backup.commit()
     for _ in range(2):
@@ -92,7 +78,7 @@ def test_a_claimed_pack_is_not_removed_under_the_backup_that_wrote_it(house, num
 def test_an_index_replaces_none_of_another_client(house):
     kept = back_up(house, SECRET, "web2")
     names = [info.name for info in house.store.list("index")]
-    claim(as_client(house, "web1"), [], names)
+    claim(client(house, "web1"), [], names)
     assert read_back(house, kept.id) == SECRET
     assert not check(house, CheckOptions(), NullProgress()).findings
     prune(house, PRUNE, NullProgress())

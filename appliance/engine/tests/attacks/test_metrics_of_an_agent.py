@@ -9,21 +9,11 @@ import shlex
 import subprocess
 import sys
 
-import pytest
-
 from kit.project import ROLES
-from kit.storage_site import StorageSite
 
 UNIT = ROLES / "monitoring" / "templates" / "strongroom-storage-metrics.service.j2"
 NAMES = (".storage.new", "storage.new", "strongroom-storage.prom.new", "strongroom-storage.prom")
 AGENT_USER = 65534
-
-
-@pytest.fixture
-def site(folder):
-    made = StorageSite(folder)
-    yield made
-    assert made.stop() == 0, made.log()
 
 
 def as_the_unit_does(site, folder):

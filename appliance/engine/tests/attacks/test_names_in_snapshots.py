@@ -73,13 +73,7 @@ def test_restore_of_a_host_takes_nothing_that_another_agent_stored_at_the_daemon
     if is_vouched:
         report = vouch(appliance, required_judge(appliance.store), NullProgress())
         assert {name for _, name, _ in report.false_objects} == {forged} - {""}
-    user = User(
-        tmp_path,
-        environment={
-            "STRONGROOM_REPOSITORY": f"unix:{daemon.socket_path}",
-            "STRONGROOM_PASSWORD": PASSPHRASE.decode(),
-        },
-    )
+    user = daemon.operator(tmp_path)
     assert restored(user)[0] == true.id
     outcome = user.run("snapshots")
     # What is not verified and cannot be read is named.

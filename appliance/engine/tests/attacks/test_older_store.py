@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from kit.tiny_backup import PASSPHRASE, new_repository
+from kit.tiny_backup import new_repository
 from kit.user import User
 from strongroom.base.progress import NullProgress
 from strongroom.engine.backup.backup import back_up
@@ -120,13 +120,7 @@ def test_an_agent_and_the_appliance_notice_a_storage_daemon_that_was_set_back(
     whole = new_repository(daemon.local())
     key = whole.key.put_key("web1")
     state = tmp_path / "state"
-    operator = User(
-        tmp_path,
-        environment={
-            "STRONGROOM_REPOSITORY": f"unix:{daemon.socket_path}",
-            "STRONGROOM_PASSWORD": PASSPHRASE.decode(),
-        },
-    )
+    operator = daemon.operator(tmp_path)
 
     def backup(text):
         (source / "file").write_text(text)

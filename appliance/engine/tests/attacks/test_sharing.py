@@ -39,13 +39,6 @@ SECRET = {b"shadow": b"root:secret of web2" * 50}
 PRUNE = PruneOptions(spare_seconds=-1e6, max_unused=0.0, repack_below=1.0, threads=1)
 
 
-@pytest.fixture
-def house():
-    made = new_repository(MemoryStore())
-    yield made.for_all_clients()
-    made.close()
-
-
 def client(house, name):
     """The repository as the owner of a stolen agent key opens it."""
     return Repository.open(house.store, house.key.put_key(name))

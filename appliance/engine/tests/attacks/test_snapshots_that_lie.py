@@ -4,18 +4,14 @@ import msgspec
 import pytest
 
 from kit.forged_snapshot import NO_BLOCK, file_row, forge
-from kit.tiny_backup import back_up, read_back
+from kit.tiny_backup import THOROUGH, back_up, read_back
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.vouch import required_judge, vouch
 from strongroom.engine.prune.prune import prune
-from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository.block_columns import BlockColumns
 from strongroom.engine.repository.packs import KIND_DATA, PackFooter, read_footer
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
-THOROUGH = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import pytest
 
 from kit.api_routes import every_route
+from kit.director_server import new_token
 
 EXTRA = """
 Console { Name = bob; Password = x; Profile = everything }
@@ -21,12 +22,6 @@ def reload(director, configuration):
     director.configure(configuration)
     with director.client("admin") as admin:
         assert admin.post("/reload").json()["loaded"]
-
-
-def new_token(api, **body):
-    answer = api.post("/tokens", json=body)
-    assert answer.status_code == 201, answer.text
-    return answer.json()["text"]
 
 
 def refused_everywhere(director, token):

@@ -30,15 +30,9 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> RunningDirector:
-    """A director whose repository others copy."""
-    return RunningDirector(tmp_path_factory.mktemp("template"))
-
-
 @pytest.fixture
-def director(tmp_path: Path, template: RunningDirector) -> Iterator[RunningDirector]:
-    with RunningDirector(tmp_path, like=template) as running:
+def director(tmp_path: Path, first_director: RunningDirector) -> Iterator[RunningDirector]:
+    with RunningDirector(tmp_path, like=first_director) as running:
         yield running
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kit import object_server
 from kit.object_server import ObjectServer
 from kit.tiny_backup import new_repository
 from strongroom.engine.repository.repository import Repository
@@ -23,13 +23,10 @@ def repository(folder: Path) -> Iterator[Repository]:
     made.close()
 
 
-@pytest.fixture(scope="session")
-def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
-    """A server that speaks S3, and our keys of it in the environment."""
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in object_server.ENVIRONMENT.items():
-            environment.setenv(name, value)
-        yield from object_server.usual(tmp_path_factory.mktemp("object-store"))
+@pytest.fixture
+def cache(tmp_path: Path) -> bytes:
+    """Where a cache is to be made."""
+    return os.fsencode(tmp_path / "cache")
 
 
 @pytest.fixture(scope="session")

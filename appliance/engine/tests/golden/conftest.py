@@ -1,11 +1,3 @@
-from pathlib import Path
+from kit.director_fixtures import director
 
-import pytest
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """An empty folder."""
-    folder = tmp_path.resolve() / "source"
-    folder.mkdir()
-    return folder
+__all__ = ["director"]

@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 RELEASES = sorted(path.parent.name for path in HERE.glob("*/interfaces.json"))
 
 
-@pytest.fixture(scope="module")
-def director(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with RunningDirector(tmp_path_factory.mktemp("director")) as running:
-        yield running
-
-
 def recorded(release: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((HERE / release / "interfaces.json").read_text())
     return found

@@ -144,3 +144,11 @@ class Relay:
         for end in (source, sink):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other end has closed it; waits until it does or says something."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True

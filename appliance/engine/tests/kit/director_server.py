@@ -295,3 +295,10 @@ class RunningDirector:
             add_snapshots(catalog, records)
         finally:
             catalog.close()
+
+
+def new_token(api: httpx.Client, **body: Any) -> str:
+    """The text of a token that is made for whom the connection belongs to."""
+    answer = api.post("/tokens", json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["text"])

@@ -17,7 +17,7 @@ from typing import Any
 from kit.memory_store import MemoryStore
 from kit.observed_restore import Seen
 from kit.sealed_by_hand import changed_index, changed_pack, changed_snapshot, lease_object, store
-from kit.tiny_backup import back_up, new_repository, read_back
+from kit.tiny_backup import THOROUGH, back_up, new_repository, read_back
 from strongroom.base.errors import StrongroomError
 from strongroom.base.progress import NullProgress
 from strongroom.cli.entry_view import entry_line, entry_object
@@ -52,9 +52,6 @@ from strongroom.engine.stores.store import Kind
 
 FILES = {b"one": b"first" * 300, b"two": bytes(range(256)) * 20}
 ATTACKER, VICTIM = "web1", "web2"
-_THOROUGH = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
 _NUMBERS = (0, 1, 2, 23, 24, 25, 127, 128, 255, 256, 65535, 1 << 31, (1 << 32) - 1, 1 << 63)
 KINDS = ("envelope", "pages", "page", "footer", "index", "chunks", "lease")
 
@@ -243,7 +240,7 @@ class HostileHouse:
         vouch(whole, self.store, quiet)
         assert self.kept.id not in self.store.was_false
         share(whole, ShareOptions(1, None), quiet)
-        prune(whole, _THOROUGH, quiet)
+        prune(whole, THOROUGH, quiet)
         repair(whole, RepairOptions(processes=1), quiet)
         assert read_back(self.whole, self.kept.id) == FILES
 

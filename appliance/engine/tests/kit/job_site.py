@@ -10,14 +10,13 @@ from contextlib import closing, nullcontext
 from pathlib import Path
 
 from kit.snapshot_contents import Contents, contents
-from kit.tiny_backup import CHEAP, new_repository
+from kit.tiny_backup import CHEAP, THOROUGH, new_repository
 from strongroom.base.progress import NullProgress
 from strongroom.engine.backup.backup import back_up
 from strongroom.engine.backup.options import BackupOptions, Tuning
 from strongroom.engine.check.check import CheckOptions, DataSubset, check
 from strongroom.engine.prune.forget import ForgetOptions, forget
 from strongroom.engine.prune.prune import prune
-from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.prune.retention import RetentionRules
 from strongroom.engine.repair.repair import RepairOptions, repair
 from strongroom.engine.repository.keys.roles import Key
@@ -29,9 +28,6 @@ from strongroom.sources.source import SourceRequest
 
 TUNING = Tuning(shards=2)
 PACK_SIZE_BYTES = 64 << 10
-THOROUGH = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
 
 Job = Callable[["JobSite", "Store"], object]
 OpenStore = Callable[[Path], Store]

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from kit.command import Command
 
 
@@ -47,3 +49,9 @@ def new_site(folder: Path) -> Site:
     after = command.back_up(str(tree), "--host", "web1", "--tag", "daily", "--job", "nightly")
     other = command.back_up(str(tree / "etc"), "--host", "mail")
     return Site(command, tree, before, after, other)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Made once for each module."""
+    return new_site(tmp_path_factory.mktemp("site"))

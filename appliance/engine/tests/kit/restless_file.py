@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import errno
 import itertools
-import os
 import stat
 import sys
 
-os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
-
 import mfusepy
+
+from kit.mounted_files import MountedFiles
 
 CONTENTS = {"/calm": b"calm", "/busy": b"busy" * 1000}
 
 
-class RestlessFile(mfusepy.Operations):  # type: ignore[misc]
+class RestlessFile(MountedFiles):
     """What libfuse calls."""
 
     use_ns = True
 
     def __init__(self) -> None:
         self._now_ns = itertools.count(1_700_000_000_000_000_000)
-
-    def init(self, path: str) -> None:
-        """Say that the kernel may ask."""
-        print("mounted", flush=True)
 
     def getattr(self, path: str, fh: int | None = None) -> dict[str, int]:
         """A time that no one has seen yet, for the file that never keeps still."""
@@ -55,10 +50,6 @@ class RestlessFile(mfusepy.Operations):  # type: ignore[misc]
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
         """Bytes of a file."""
         return CONTENTS[path][offset : offset + size]
-
-    def listxattr(self, path: str) -> list[str]:
-        """None."""
-        return []
 
 
 if __name__ == "__main__":

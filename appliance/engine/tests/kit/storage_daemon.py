@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kit.tiny_backup import PASSPHRASE
+from kit.user import User
 from strongroom.base.errors import ConnectionLostError, RepositoryNotFoundError
 from strongroom.config.settings.daemons import EVERYBODY
 from strongroom.engine.repository.keys.roles import ApplianceKey, required_appliance_key
@@ -91,6 +92,16 @@ class Daemon:
         if limits is not None:
             self.settings = replace(self.settings, limits=limits)
         self.start()
+
+    def operator(self, folder: Path) -> User:
+        """Who types commands at the appliance, with a home below `folder`."""
+        return User(
+            folder,
+            environment={
+                "STRONGROOM_REPOSITORY": f"unix:{self.socket_path}",
+                "STRONGROOM_PASSWORD": PASSPHRASE.decode(),
+            },
+        )
 
     def local(self, cache_folder: bytes | None = None, view_as: str = "") -> RemoteStore:
         """The store of maintenance."""

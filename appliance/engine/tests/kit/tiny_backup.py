@@ -7,6 +7,7 @@ small chunks into blocks of CHUNKS_OF_A_BLOCK, so that a few files make packs of
 from __future__ import annotations
 
 import os
+import random
 from array import array
 from collections.abc import Mapping
 from typing import Final
@@ -15,6 +16,7 @@ from kit.kept import loaded_table
 from strongroom.base.errors import DamageError
 from strongroom.engine.content.codecs import AUTO, Compressor
 from strongroom.engine.content.digests import block_id, chunk_id, ids_and_lengths
+from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository.keys.roles import RestoreKey
 from strongroom.engine.repository.keys.wrapping import Argon2Cost
 from strongroom.engine.repository.listing.page import encode_page
@@ -31,8 +33,17 @@ DIRECTORY: Final = b"data"
 CHEAP: Final = Argon2Cost(1024, 1, 1)
 PASSPHRASE: Final = b"passphrase"
 HOST: Final = "host"
+# A prune that leaves nothing over, whatever is new.
+THOROUGH: Final = PruneOptions(
+    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
+)
 
 Files = dict[bytes, bytes]
+
+
+def files(*numbers: int) -> Files:
+    """Small ones, each of other content."""
+    return {b"file%02d" % number: random.Random(number).randbytes(300) for number in numbers}
 
 
 def new_repository(store: Store, passphrase: bytes = PASSPHRASE, host: str = HOST) -> Repository:

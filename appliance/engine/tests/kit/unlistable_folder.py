@@ -13,23 +13,19 @@ import stat
 import sys
 from typing import Any
 
-os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
-
 import mfusepy
+
+from kit.mounted_files import MountedFiles
 
 CONTENT = b"inside"
 _FOLDERS = {"/": ("closed",), "/closed": ("inside",)}
 
 
-class UnlistableFolder(mfusepy.Operations):  # type: ignore[misc]
+class UnlistableFolder(MountedFiles):
     """What libfuse calls."""
 
     def __init__(self, switch: str) -> None:
         self._switch = switch
-
-    def init(self, path: str) -> None:
-        """Say that the kernel may ask."""
-        print("mounted", flush=True)
 
     def getattr(self, path: str, fh: Any = None) -> dict[str, int]:
         """The two folders and the file."""
@@ -50,10 +46,6 @@ class UnlistableFolder(mfusepy.Operations):  # type: ignore[misc]
     def read(self, path: str, size: int, offset: int, fh: Any) -> bytes:
         """Bytes of the file."""
         return CONTENT[offset : offset + size]
-
-    def listxattr(self, path: str) -> list[str]:
-        """None."""
-        return []
 
 
 if __name__ == "__main__":

@@ -7,24 +7,19 @@ read. The first line on standard output says that it is mounted.
 from __future__ import annotations
 
 import errno
-import os
 import stat
 import sys
 from typing import Any
 
-os.environ.setdefault("FUSE_LIBRARY_NAME", "fuse3")
-
 import mfusepy
+
+from kit.mounted_files import MountedFiles
 
 CONTENT = b"".join(b"line %d\n" % number for number in range(300_000))
 
 
-class UnsizedFile(mfusepy.Operations):  # type: ignore[misc]
+class UnsizedFile(MountedFiles):
     """What libfuse calls."""
-
-    def init(self, path: str) -> None:
-        """Say that the kernel may ask."""
-        print("mounted", flush=True)
 
     def getattr(self, path: str, fh: Any = None) -> dict[str, int]:
         """A file without a size."""
@@ -46,10 +41,6 @@ class UnsizedFile(mfusepy.Operations):  # type: ignore[misc]
     def read(self, path: str, size: int, offset: int, fh: Any) -> bytes:
         """Bytes of the file."""
         return CONTENT[offset : offset + size]
-
-    def listxattr(self, path: str) -> list[str]:
-        """None."""
-        return []
 
 
 if __name__ == "__main__":

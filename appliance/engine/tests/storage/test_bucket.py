@@ -13,7 +13,7 @@ from kit import object_server
 from kit.house_of_daemons import HouseOfDaemons
 from kit.memory_folder import memory_folder
 from kit.planted_pack import plant
-from kit.tiny_backup import CHEAP, back_up, new_repository, read_back
+from kit.tiny_backup import CHEAP, THOROUGH, back_up, new_repository, read_back
 from strongroom.base.errors import RepositoryNotFoundError, StoreError
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.check import CheckOptions, DataSubset, check
@@ -21,7 +21,6 @@ from strongroom.engine.check.vouch import required_judge, vouch
 from strongroom.engine.content.digests import object_name
 from strongroom.engine.lock.protection import protection
 from strongroom.engine.prune.prune import prune
-from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.stores.object_lock import LockRule
 from strongroom.engine.stores.s3_client import S3Client
@@ -29,9 +28,6 @@ from strongroom.engine.stores.s3_store import S3Store
 from strongroom.storage.bucket import Bucket
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
-THOROUGH = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 from kit.forged_snapshot import NO_BLOCK, file_row, forge
 from kit.storage_daemon import DIRECTOR
 from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up, new_repository, read_back
-from kit.user import User
 from strongroom.base.errors import ObjectMissingError, RightError
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.vouch import required_judge, vouch
@@ -160,13 +159,7 @@ def test_what_waits_to_be_verified_is_not_called_false(appliance, agent):
 
 @pytest.fixture
 def operator(daemon, appliance, tmp_path):
-    return User(
-        tmp_path,
-        environment={
-            "STRONGROOM_REPOSITORY": f"unix:{daemon.socket_path}",
-            "STRONGROOM_PASSWORD": PASSPHRASE.decode(),
-        },
-    )
+    return daemon.operator(tmp_path)
 
 
 def test_commands_do_not_take_it_unless_its_whole_id_is_given(appliance, agent, operator):

@@ -23,11 +23,6 @@ TlsDecryptError                 \t3
 """
 
 
-@pytest.fixture
-def daemon(make_daemon):
-    return make_daemon()
-
-
 def figures(daemon) -> dict[str, float]:
     lines = daemon.server.serving.metrics_text().decode().splitlines()
     return {

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from kit.connections import is_closed
 from kit.storage_site import StorageSite
 from kit.tiny_backup import new_repository
 from strongroom.net.channels.unauthenticated import (
@@ -31,13 +32,6 @@ def handshakes(server):
         r"strongroom_storage_handshakes (\d+)", server.serving.metrics_text().decode()
     )
     return int(found[1])
-
-
-def is_closed(connection):
-    try:
-        return connection.recv(1) == b""
-    except ConnectionResetError:
-        return True
 
 
 @pytest.fixture

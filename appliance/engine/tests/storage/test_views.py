@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kit.tiny_backup import TinyBackup, back_up, read_back
+from kit.tiny_backup import THOROUGH, TinyBackup, back_up, read_back
 from strongroom.base.errors import (
     LeaseError,
     ObjectMissingError,
@@ -15,7 +15,6 @@ from strongroom.base.progress import NullProgress
 from strongroom.engine.check.vouch import required_judge, vouch
 from strongroom.engine.content.digests import object_name
 from strongroom.engine.prune.prune import prune
-from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.prune.sweep import SWEEP_LEASE
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.stores.store import KINDS
@@ -25,11 +24,6 @@ from strongroom.storage.settings import StorageLimits
 
 NAME = "ab" * 32
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
-
-
-THOROUGH = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
 
 
 def named(data):

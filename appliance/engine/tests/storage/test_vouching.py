@@ -6,14 +6,13 @@ import msgspec
 import pytest
 
 from kit.planted_pack import plant
-from kit.tiny_backup import CHUNKS_OF_A_BLOCK, back_up, read_back
+from kit.tiny_backup import CHUNKS_OF_A_BLOCK, THOROUGH, back_up, read_back
 from strongroom.base.errors import DamageError, ObjectMissingError, UsageError
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.check import CheckOptions, DataSubset, check
 from strongroom.engine.check.vouch import required_judge, vouch
 from strongroom.engine.content.digests import chunk_id, object_name
 from strongroom.engine.prune.prune import prune
-from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.index.objects import write_index_object
 from strongroom.engine.repository.packs import KIND_DATA, read_footer
@@ -22,9 +21,6 @@ from strongroom.engine.stores.local import LocalStore
 from strongroom.engine.writing.deduplication import StoredChunks
 
 FILES = {b"one": b"first" * 1000, b"two": b"second" * 2000}
-THOROUGH = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
 
 
 def vouch_all(appliance):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kit.director_fixtures import director, own_director
 from kit.director_server import RunningDirector
 from kit.json_output import objects_of
 from kit.simulated_agent import SimulatedAgent
@@ -17,11 +18,7 @@ from strongroom.director.catalog.snapshots import add_snapshots, load_snapshot
 from strongroom.director.results.snapshots import Snapshot
 from strongroom.engine.repository.snapshots import Snapshot as StoredSnapshot
 
-
-@pytest.fixture(scope="session")
-def director(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDirector]:
-    with RunningDirector(tmp_path_factory.mktemp("director")) as running:
-        yield running
+__all__ = ["director", "own_director"]
 
 
 @dataclass
@@ -82,13 +79,6 @@ def working_agent(
 
     with stopping:
         yield start
-
-
-@pytest.fixture
-def own_director(tmp_path: Path, director: RunningDirector) -> Iterator[RunningDirector]:
-    """A director for one test, which may change everything."""
-    with RunningDirector(tmp_path, like=director) as running:
-        yield running
 
 
 @pytest.fixture

@@ -3,17 +3,6 @@
 import os
 import time
 
-import pytest
-
-from kit.command import Command
-
-
-@pytest.fixture
-def command(tmp_path):
-    made = Command(tmp_path)
-    made.make_repository()
-    return made
-
 
 def seconds(command, *words):
     before = time.monotonic()

@@ -18,13 +18,6 @@ from strongroom.engine.stores.local import LocalStore
 
 
 @pytest.fixture
-def command(tmp_path):
-    made = Command(tmp_path)
-    made.make_repository()
-    return made
-
-
-@pytest.fixture
 def tree(tmp_path):
     folder = tmp_path / "tree"
     (folder / "etc").mkdir(parents=True)

@@ -6,7 +6,6 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from kit.command import Command
 from strongroom.base.errors import EXIT_INCOMPLETE, UsageError
 from strongroom.engine.repository.keys.files import import_key
 from strongroom.engine.repository.repository import Repository
@@ -14,13 +13,6 @@ from strongroom.engine.repository.snapshots import write_snapshot
 from strongroom.engine.stores.local import LocalStore
 
 SKIP = "--skip-if-unchanged"
-
-
-@pytest.fixture
-def command(tmp_path):
-    made = Command(tmp_path)
-    made.make_repository()
-    return made
 
 
 @pytest.fixture

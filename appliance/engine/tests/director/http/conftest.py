@@ -1,10 +1,13 @@
 from collections.abc import Iterator
-from pathlib import Path
 
+import httpx
 import pytest
 
 from kit.connections import House
+from kit.director_fixtures import director, own_director
 from kit.director_server import RunningDirector
+
+__all__ = ["director", "own_director"]
 
 
 @pytest.fixture(scope="session")
@@ -12,15 +15,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> House:
     return House(tmp_path_factory.mktemp("house"))
 
 
-@pytest.fixture(scope="session")
-def director(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDirector]:
-    """A director that tests look at; what they change they put back, or does not matter."""
-    with RunningDirector(tmp_path_factory.mktemp("director")) as running:
-        yield running
-
-
 @pytest.fixture
-def own_director(tmp_path: Path, director: RunningDirector) -> Iterator[RunningDirector]:
-    """A director for one test, which may change everything."""
-    with RunningDirector(tmp_path, like=director) as running:
-        yield running
+def admin(own_director: RunningDirector) -> Iterator[httpx.Client]:
+    """Connections with the certificate of admin."""
+    with own_director.client("admin") as api:
+        yield api

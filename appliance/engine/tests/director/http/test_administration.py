@@ -17,12 +17,6 @@ from strongroom.net.identities.identity import certificate_request, new_key, sto
 from strongroom.net.identities.peer import peer_of
 
 
-@pytest.fixture
-def admin(own_director):
-    with own_director.client("admin") as api:
-        yield api
-
-
 def audited(api, **query):
     found = api.get("/audit", params=query).json()["items"]
     return [(one["who"], one["action"], one["result"]) for one in found]

@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import update
 
+from kit.director_server import new_token
 from strongroom.director.catalog.database import open_catalog
 from strongroom.director.catalog.tables import SNAPSHOTS
 
@@ -23,12 +24,6 @@ def test_a_search_does_not_take_a_snapshot_of_no_job_for_those_of_every_job(own_
         assert ann.get(f"/snapshots/{secret.id}").status_code == 403
         found = ann.get("/files/search", params={"name": "sshd_config"}).json()["items"]
     assert {one["snapshot"] for one in found} == {made_by_hand.id, nightly.id}
-
-
-def new_token(api, **body):
-    answer = api.post("/tokens", json=body)
-    assert answer.status_code == 201, answer.text
-    return answer.json()["text"]
 
 
 @pytest.fixture

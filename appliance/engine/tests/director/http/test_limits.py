@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from kit.connections import is_closed
 from strongroom.base import clock
 from strongroom.director.http import http_connection, server
 from strongroom.director.http import limits as bodies
@@ -166,13 +167,6 @@ def few_handshakes(director):
     unproven.limit(3, 2)
     yield unproven
     unproven.limit(MOST_HANDSHAKES, MOST_HANDSHAKES_OF_AN_ADDRESS)
-
-
-def is_closed(connection):
-    try:
-        return connection.recv(1) == b""
-    except ConnectionResetError:
-        return True
 
 
 def test_unfinished_handshakes_are_few_and_keep_nobody_else_out(director, few_handshakes):

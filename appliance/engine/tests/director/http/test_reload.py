@@ -15,12 +15,6 @@ RESTART = [
 ]
 
 
-@pytest.fixture
-def admin(own_director):
-    with own_director.client("admin") as api:
-        yield api
-
-
 def changed(configuration: str) -> str:
     for before, after in (
         (

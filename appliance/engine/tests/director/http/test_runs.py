@@ -10,12 +10,6 @@ from strongroom.net.control.messages import Cancel, SetBandwidth, StartBackup, S
 
 
 @pytest.fixture
-def admin(own_director):
-    with own_director.client("admin") as api:
-        yield api
-
-
-@pytest.fixture
 def web1(own_director):
     with SimulatedAgent(own_director, "web1") as agent:
         yield agent

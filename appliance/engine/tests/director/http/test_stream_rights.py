@@ -5,12 +5,6 @@ import json
 import pytest
 
 
-@pytest.fixture
-def admin(own_director):
-    with own_director.client("admin") as api:
-        yield api
-
-
 def queued(admin):
     answer = admin.post("/runs", json={"job": "nightly-web1"})
     assert answer.status_code == 202, answer.text

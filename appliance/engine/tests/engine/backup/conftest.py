@@ -14,11 +14,3 @@ def user(folder: Path) -> User:
     made = User(folder)
     made.make_repository()
     return made
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    """An empty folder on a real file system."""
-    folder = tmp_path.resolve() / "source"
-    folder.mkdir()
-    return folder

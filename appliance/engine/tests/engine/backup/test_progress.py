@@ -6,19 +6,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
-
-import pytest
 
 from kit.descriptors import is_readable
-from kit.tiny_backup import new_repository
 from strongroom.base.progress import NullProgress
 from strongroom.engine.backup.backup import back_up
 from strongroom.engine.backup.options import BackupOptions, Tuning
 from strongroom.engine.backup.report import BackupReport
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.sources.registry import open_source
-from strongroom.engine.stores.local import LocalStore
 from strongroom.sources.source import Source, SourceRequest
 
 MEBIBYTE = 1 << 20
@@ -77,13 +72,6 @@ class GatedSource:
     def streams(self) -> Iterator[GatedStream]:
         yield GatedStream(b"first", 32 * MEBIBYTE, -1)
         yield GatedStream(b"second", 32 * MEBIBYTE, self._gate)
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Iterator[Repository]:
-    made = new_repository(LocalStore(str(tmp_path / "repository")))
-    yield made
-    made.close()
 
 
 def made_of(

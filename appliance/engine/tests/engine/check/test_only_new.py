@@ -1,33 +1,24 @@
 """A check of what is new finds what a complete check finds of it, and reads nothing else."""
 
 import os
-import random
 from dataclasses import replace
 
 import pytest
 
 from kit.passing_store import PassingStore
-from kit.tiny_backup import TinyBackup, back_up, new_repository
+from kit.tiny_backup import THOROUGH, TinyBackup, back_up, files, new_repository
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.check import CheckOptions, DataSubset, check
 from strongroom.engine.prune.kept_outcome import RECOUNT_SECONDS
 from strongroom.engine.prune.prune import prune
-from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository import cache_folder
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.stores.local import LocalStore
 
 ALL = CheckOptions(processes=1)
 NEW = CheckOptions(processes=1, only_new=True)
-STRICT = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
-
-
-def files(*numbers):
-    return {b"file%d" % number: random.Random(number).randbytes(300) for number in numbers}
 
 
 class Reads(PassingStore):
@@ -146,7 +137,7 @@ def test_after_a_prune_new_packs_and_all_pages_are_checked(repository):
     run(repository, ALL)
     before = names(repository, "packs")
     repository.store.delete("snapshots", first.id)
-    prune(repository, STRICT, NullProgress())
+    prune(repository, THOROUGH, NullProgress())
     came = names(repository, "packs") - before
     report = run(repository, NEW)
     assert report.since_ns

@@ -1,12 +1,3 @@
-"""A repository with two snapshots, made once for each module."""
+from kit.looking_site import site
 
-from __future__ import annotations
-
-import pytest
-
-from kit.looking_site import Site, new_site
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return new_site(tmp_path_factory.mktemp("site"))
+__all__ = ["site"]

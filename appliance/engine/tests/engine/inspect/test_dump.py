@@ -15,13 +15,6 @@ from kit.tree_compare import compare_trees
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Command:
-    made = Command(tmp_path)
-    made.make_repository()
-    return made
-
-
-@pytest.fixture
 def filled(tree: Path) -> Path:
     (tree / "sub" / "deep").mkdir(parents=True)
     (tree / "large").write_bytes(os.urandom(5 << 20))

@@ -82,10 +82,3 @@ def _fuse_works(tmp_path_factory: pytest.TempPathFactory) -> None:
     if os.path.exists("/dev/fuse") and os.access("/dev/fuse", os.R_OK | os.W_OK):
         assert "Operation not permitted" in answer.stderr, answer.stderr
     pytest.skip(f"no one can mount here: {answer.stderr.strip()}")
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> Command:
-    made = Command(tmp_path)
-    made.make_repository()
-    return made

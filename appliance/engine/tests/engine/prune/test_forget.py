@@ -1,29 +1,18 @@
 """Forget removes what the rules do not keep, group by group, and leaves what it was told to."""
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from kit.tiny_backup import new_repository
 from strongroom.base.errors import UsageError
 from strongroom.base.progress import NullProgress
 from strongroom.engine.prune.forget import ForgetOptions, ForgetReport, forget
 from strongroom.engine.prune.retention import RetentionRules
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.snapshots import Snapshot, find_snapshot, write_snapshot
-from strongroom.engine.stores.local import LocalStore
 
 DAY_NS = 86400 * 10**9
 NOON_NS = 1_700_000_000 * 10**9
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Iterator[Repository]:
-    made = new_repository(LocalStore(str(tmp_path / "repository")))
-    yield made
-    made.close()
 
 
 def at(day: float) -> int:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kit.passing_store import PassingStore
-from kit.tiny_backup import TinyBackup, back_up, new_repository, read_back
+from kit.tiny_backup import THOROUGH, TinyBackup, back_up, files, new_repository, read_back
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import DamageError
@@ -18,7 +18,6 @@ from strongroom.engine.check.check import CheckOptions, DataSubset, check
 from strongroom.engine.prune.growth import Growth, grown
 from strongroom.engine.prune.kept_outcome import RECOUNT_SECONDS, KeptOutcome, Listed
 from strongroom.engine.prune.prune import prune
-from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository.index.objects import write_index_object
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.packs import read_footer
@@ -27,14 +26,7 @@ from strongroom.engine.repository.tombstones import write_tombstone
 from strongroom.engine.share.share import ShareOptions, share
 from strongroom.engine.stores.local import LocalStore
 
-STRICT = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
 FIGURES = ("snapshots", "packs", "pack_bytes", "used_bytes", "unused_bytes")
-
-
-def files(*numbers):
-    return {b"file%d" % number: random.Random(number).randbytes(300) for number in numbers}
 
 
 class Reads(PassingStore):
@@ -67,12 +59,12 @@ def opened(repository, cache):
     return Repository.open(store, repository.for_all_clients().key, cache_folder=cache)
 
 
-def run(repository, options=STRICT):
+def run(repository, options=THOROUGH):
     repository.store.reads = 0
     return prune(repository, options, NullProgress())
 
 
-def keep(repository, options=STRICT):
+def keep(repository, options=THOROUGH):
     for _ in range(6):
         report = run(repository, options)
         if report.counted_ns:
@@ -80,7 +72,7 @@ def keep(repository, options=STRICT):
     raise AssertionError("nothing was kept")
 
 
-def count(repository, options=STRICT):
+def count(repository, options=THOROUGH):
     """What a count finds, without a cache and without a change."""
     bare = opened(repository, None)
     return prune(bare, replace(options, dry_run=True), NullProgress())
@@ -135,7 +127,7 @@ def test_a_block_that_was_stored_again_is_freed_by_the_next_count(repository):
     for _ in range(2):
         made.append(back_up(writing(repository), files(1, 61)))
         assert run(repository).counted_ns
-    report = run(repository, replace(STRICT, recount=True))
+    report = run(repository, replace(THOROUGH, recount=True))
     assert (report.removed_packs, report.recount) == (1, "different")
     assert all(read_back(repository, one.id) == files(1, 61) for one in made)
 
@@ -144,7 +136,7 @@ def test_a_recount_of_what_came_agrees(repository):
     keep(repository)
     back_up(writing(repository), files(1, 60))
     assert run(repository).counted_ns
-    assert run(repository, replace(STRICT, recount=True)).recount == "same"
+    assert run(repository, replace(THOROUGH, recount=True)).recount == "same"
 
 
 def unindexed_pack(repository):
@@ -257,7 +249,7 @@ def test_a_client_that_names_packs_of_others_or_none_makes_a_prune_count(reposit
     for claimed in (old[:1], sorted(new)[:1], [*new, old[0]]):
         name = described(repository, "liar", claimed)
         kept = KeptOutcome(repository.for_all_clients(), "prune", (1.0, 0.0))
-        assert grown(repository.for_all_clients(), kept.earlier, kept.listed, STRICT) is None
+        assert grown(repository.for_all_clients(), kept.earlier, kept.listed, THOROUGH) is None
         repository.store.delete("index", name)
     described(repository, "liar", [*new, *old])
     for _ in range(3):
@@ -271,15 +263,15 @@ def test_an_index_object_that_replaces_another_makes_a_prune_count(repository):
     back_up(writing(repository), files(96))
     described(repository, "host", [], superseded=(name,))
     kept = KeptOutcome(repository.for_all_clients(), "prune", (1.0, 0.0))
-    assert grown(repository.for_all_clients(), kept.earlier, kept.listed, STRICT) is None
+    assert grown(repository.for_all_clients(), kept.earlier, kept.listed, THOROUGH) is None
 
 
 def test_more_blocks_than_fit_into_memory_are_counted_in_parts(repository):
     keep(repository)
     back_up(writing(repository), files(*range(200, 220)))
-    assert not run(repository, replace(STRICT, memory_bytes=900)).counted_ns
+    assert not run(repository, replace(THOROUGH, memory_bytes=900)).counted_ns
     back_up(writing(repository), files(221))
-    assert run(repository, replace(STRICT, memory_bytes=900)).counted_ns
+    assert run(repository, replace(THOROUGH, memory_bytes=900)).counted_ns
 
 
 @pytest.mark.parametrize("seconds", [RECOUNT_SECONDS, -10])
@@ -325,7 +317,7 @@ def test_a_forged_note_of_an_earlier_state_removes_nothing(repository):
     assert run(repository).counted_ns
     assert packs <= {info.name for info in repository.store.list("packs")}
     # The next count frees what is unused, and nothing else.
-    report = run(repository, replace(STRICT, recount=True))
+    report = run(repository, replace(THOROUGH, recount=True))
     assert report.removed_packs
     assert {name: read_back(repository, name) for name in left[1:]} == expected
     assert not check(repository, CheckOptions(read_data=DataSubset()), NullProgress()).findings
@@ -355,7 +347,7 @@ def test_a_prune_of_what_came_that_is_killed_anywhere_leaves_a_repository_as_it_
         key = repository.for_all_clients().key
         try:
             killed = Repository(store, repository.config, key, cache_folder=os.fsencode(cache))
-            prune(killed, STRICT, NullProgress())
+            prune(killed, THOROUGH, NullProgress())
         except Killed:
             pass
         else:
@@ -369,10 +361,10 @@ def test_a_prune_of_what_came_that_is_killed_anywhere_leaves_a_repository_as_it_
     assert read_back(repository, made.id) == files(1, 73)
 
 
-LOOSE = replace(STRICT, repack_below=0.8, max_unused=0.3)
+LOOSE = replace(THOROUGH, repack_below=0.8, max_unused=0.3)
 
 
-@pytest.mark.parametrize("options", [STRICT, LOOSE], ids=["strict", "loose"])
+@pytest.mark.parametrize("options", [THOROUGH, LOOSE], ids=["strict", "loose"])
 @pytest.mark.parametrize("seed", range(6))
 def test_nothing_to_do_is_what_a_count_finds_too(repository, options, seed):
     """Backups of two clients, failed ones, forgotten ones and prunes, in any order."""

@@ -1,51 +1,45 @@
 """Jobs that meet at any point of each other lose nothing.
 
 One job runs over a store that stops before its n-th operation, lets others run to their end, and
-continues; for every n. So whatever two jobs may do to each other is done, without chance or
-threads.
+continues; for every n.
 """
 
 import os
 import random
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kit.meeting_jobs import Once, Scene, at_every, meet, pair_name
 from kit.passing_store import PassingStore
-from kit.tiny_backup import PASSPHRASE, Files, TinyBackup, back_up, new_repository, read_back
+from kit.tiny_backup import (
+    PASSPHRASE,
+    THOROUGH,
+    TinyBackup,
+    back_up,
+    files,
+    new_repository,
+)
 from strongroom.base.progress import NullProgress
 from strongroom.engine.prune.prune import prune
-from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.stores.local import LocalStore
 
-OPTIONS = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
 # In the quick run only every n-th place is tried.
 QUICK_STRIDE = 8
 
 
-def files(*numbers: int) -> Files:
-    return {b"file%d" % number: random.Random(number).randbytes(300) for number in numbers}
-
-
 def run_prune(repository: Repository) -> None:
-    prune(repository, OPTIONS, NullProgress())
+    prune(repository, THOROUGH, NullProgress())
 
 
-class Scene:
+class PruneScene(Scene):
     """A repository in which much is to be pruned, and what its snapshots must hold."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.expected: dict[str, Files] = {}
-
     @classmethod
-    def build(cls, place: Path) -> "Scene":
+    def build(cls, place: Path) -> "PruneScene":
         scene = cls(place)
         repository = new_repository(LocalStore(str(place)))
         everything = back_up(repository, files(*range(12)))
@@ -63,12 +57,6 @@ class Scene:
         killed.abandon()
         return scene
 
-    def copy(self, place: Path) -> "Scene":
-        shutil.copytree(self.place, place)
-        scene = Scene(place)
-        scene.expected = dict(self.expected)
-        return scene
-
     def open(self, before: Callable[[int], None] | None = None) -> Repository:
         store = LocalStore(str(self.place))
         # All jobs keep in one cache what they found.
@@ -79,40 +67,27 @@ class Scene:
         )
         return opened.for_client("host")
 
-    def keep(self, snapshot_id: str, expected: Files) -> None:
-        self.expected[snapshot_id] = expected
-
-    def verify(self) -> None:
-        repository = self.open()
-        assert {snapshot.id for snapshot in repository.snapshots()} == set(self.expected)
-        for snapshot_id, expected in self.expected.items():
-            assert read_back(repository, snapshot_id) == expected
-        repository.close()
-
     def verify_to_the_end(self) -> None:
         """Also after further prunes have removed all that is left to remove."""
         self.verify()
         for recount in (False, True):
             repository = self.open()
             # What was stored twice is freed when all is counted.
-            prune(repository, replace(OPTIONS, recount=recount), NullProgress())
+            prune(repository, replace(THOROUGH, recount=recount), NullProgress())
             repository.close()
             self.verify()
         repository = self.open()
         assert not list(repository.store.list("tombstones"))
         assert not list(repository.store.list("leases"))
         # This one reads all, whatever the others kept.
-        counted = prune(repository, replace(OPTIONS, dry_run=True), NullProgress())
+        counted = prune(repository, replace(THOROUGH, dry_run=True), NullProgress())
         assert (counted.removed_packs, counted.unused_bytes) == (0, 0)
         repository.close()
 
 
 @pytest.fixture(scope="module")
-def original(module_folder: Path) -> Scene:
-    return Scene.build(module_folder / "repository")
-
-
-Job = Callable[[Scene, Repository], None]
+def original(module_folder: Path) -> PruneScene:
+    return PruneScene.build(module_folder / "repository")
 
 
 def job_prune(scene: Scene, repository: Repository) -> None:
@@ -160,51 +135,6 @@ def job_prunes_of_what_came(scene: Scene, repository: Repository) -> None:
         run_prune(repository)
 
 
-class Once:
-    """Does something before the n-th operation of a store."""
-
-    def __init__(self, number: int, action: Callable[[], None]) -> None:
-        self.number = number
-        self.action = action
-        self.done = False
-
-    def __call__(self, count: int) -> None:
-        if count == self.number and not self.done:
-            self.done = True
-            self.action()
-
-
-def meet(scene: Scene, outer: Job, inner: Job, number: int) -> bool:
-    """Run `outer`, and `inner` before its n-th operation; False when it has not so many."""
-
-    def run_inner() -> None:
-        repository = scene.open()
-        inner(scene, repository)
-        repository.close()
-
-    once = Once(number, run_inner)
-    repository = scene.open(once)
-    outer(scene, repository)
-    repository.close()
-    scene.verify_to_the_end()
-    return once.done
-
-
-def meet_at_every(
-    original: Scene, folder: Path, stride: int, encounter: Callable[[Scene, int], bool]
-) -> None:
-    """Let `encounter` happen at every stride-th operation, each time on a fresh copy."""
-    number = stride // 2 + 1
-    while True:
-        scene = original.copy(folder / "meeting")
-        happened = encounter(scene, number)
-        shutil.rmtree(scene.place)
-        if not happened:
-            break
-        number += stride
-    assert number > 10
-
-
 PAIRS = [
     (job_prune, job_prune),
     (job_prune, job_backup),
@@ -224,20 +154,16 @@ PAIRS = [
 ]
 
 
-def pair_name(value: object) -> str:
-    return getattr(value, "__name__", "").removeprefix("job_")
-
-
 @pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=pair_name)
 def test_jobs_that_meet_lose_nothing(original, folder, outer, inner):
-    meet_at_every(original, folder, QUICK_STRIDE, lambda *at: meet(at[0], outer, inner, at[1]))
+    at_every(original, folder, QUICK_STRIDE, lambda *at: meet(at[0], outer, inner, at[1]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=pair_name)
 def test_jobs_that_meet_anywhere_lose_nothing(original, folder, outer, inner):
     stride = 3 if outer is job_prunes_of_what_came else 1
-    meet_at_every(original, folder, stride, lambda *at: meet(at[0], outer, inner, at[1]))
+    at_every(original, folder, stride, lambda *at: meet(at[0], outer, inner, at[1]))
 
 
 WRITTEN = files(1, 2, 3, 8, 30, 50)
@@ -282,13 +208,13 @@ def begin_inside(scene: Scene, number: int) -> bool:
 
 @pytest.mark.parametrize("encounter", [commit_inside, begin_inside])
 def test_a_writer_that_outlasts_a_prune_loses_nothing(original, folder, encounter):
-    meet_at_every(original, folder, QUICK_STRIDE, encounter)
+    at_every(original, folder, QUICK_STRIDE, encounter)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encounter", [commit_inside, begin_inside])
 def test_a_writer_that_outlasts_a_prune_anywhere_loses_nothing(original, folder, encounter):
-    meet_at_every(original, folder, 1, encounter)
+    at_every(original, folder, 1, encounter)
 
 
 @pytest.mark.slow

@@ -8,14 +8,13 @@ import pytest
 
 from kit.memory_store import MemoryStore
 from kit.passing_store import PassingStore
-from kit.tiny_backup import TinyBackup, back_up, new_repository, read_back
+from kit.tiny_backup import THOROUGH, TinyBackup, back_up, new_repository, read_back
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.check import CheckOptions, DataSubset, check
 from strongroom.engine.prune.kept_outcome import RECOUNT_SECONDS, KeptOutcome
 from strongroom.engine.prune.prune import prune
-from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.tombstones import write_tombstone
@@ -23,9 +22,6 @@ from strongroom.engine.share.share import ShareOptions, share
 from strongroom.engine.stores.capabilities import ChargesShared
 from strongroom.engine.stores.local import LocalStore
 
-OPTIONS = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
 FILES = {b"a": b"1" * 400, b"b": b"2" * 400, b"c": b"3" * 400}
 
 
@@ -53,11 +49,6 @@ class Reads(PassingStore):
 
 
 @pytest.fixture
-def cache(tmp_path):
-    return os.fsencode(tmp_path / "cache")
-
-
-@pytest.fixture
 def repository(tmp_path, cache):
     made = new_repository(LocalStore(str(tmp_path / "r")))
     for number in range(3):
@@ -72,7 +63,7 @@ def opened(repository, cache):
     return Repository.open(store, repository.for_all_clients().key, cache_folder=cache)
 
 
-def run(repository, options=OPTIONS):
+def run(repository, options=THOROUGH):
     repository.store.reads = 0
     return prune(repository, options, NullProgress())
 
@@ -168,7 +159,7 @@ def test_what_comes_or_goes_or_is_cut_off_makes_a_prune_read_all_again(repositor
 
 def test_other_options_count_again(repository):
     keep(repository)
-    assert not run(repository, replace(OPTIONS, max_unused=0.1)).counted_ns
+    assert not run(repository, replace(THOROUGH, max_unused=0.1)).counted_ns
 
 
 def test_after_what_was_kept_all_that_is_forgotten_goes_and_nothing_else(repository):
@@ -188,7 +179,7 @@ def test_after_what_was_kept_all_that_is_forgotten_goes_and_nothing_else(reposit
 def test_while_another_job_runs_nothing_is_kept(repository):
     backup = TinyBackup(writing(repository))
     for _ in range(3):
-        assert not run(repository, replace(OPTIONS, spare_seconds=1e6)).counted_ns
+        assert not run(repository, replace(THOROUGH, spare_seconds=1e6)).counted_ns
     backup.abandon()
 
 
@@ -260,7 +251,7 @@ def test_a_forged_note_removes_nothing_and_a_recount_says_that_it_is_wrong(repos
     packs = {info.name for info in repository.store.list("packs")}
     assert run(repository).counted_ns
     assert {info.name for info in repository.store.list("packs")} == packs
-    report = run(repository, replace(OPTIONS, recount=True))
+    report = run(repository, replace(THOROUGH, recount=True))
     assert report.recount == "different"
     assert report.removed_packs
 
@@ -285,7 +276,7 @@ def test_after_a_count_the_outcome_holds_for_another_week(repository, monkeypatc
 
 def test_a_recount_of_what_is_right_says_so(repository):
     keep(repository)
-    report = run(repository, replace(OPTIONS, recount=True))
+    report = run(repository, replace(THOROUGH, recount=True))
     assert (report.counted_ns, report.recount) == (0, "same")
 
 

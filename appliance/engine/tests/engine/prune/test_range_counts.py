@@ -9,13 +9,12 @@ import pytest
 
 from kit import tiny_backup
 from kit.memory_store import MemoryStore
-from kit.tiny_backup import TinyBackup, back_up, new_repository, read_back
+from kit.tiny_backup import THOROUGH, TinyBackup, back_up, new_repository, read_back
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.check import CheckOptions, DataSubset, check
 from strongroom.engine.prune import prune as prune_module
 from strongroom.engine.prune.marking import Marker
 from strongroom.engine.prune.prune import prune
-from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.prune.prune_plan import plan_prune
 from strongroom.engine.prune.range_counts import Counting, batches
 from strongroom.engine.repository.index.index import Index, IndexState
@@ -25,11 +24,8 @@ from strongroom.engine.repository.packs import KIND_DATA
 from strongroom.engine.repository.tombstones import write_tombstone
 from strongroom.engine.stores.object_lock import LocksObjects
 
-WHOLE = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
 # Some parts: of twenty blocks, as they are estimated.
-PARTS = replace(WHOLE, memory_bytes=6000)
+PARTS = replace(THOROUGH, memory_bytes=6000)
 NOTHING = NullProgress()
 
 
@@ -91,7 +87,7 @@ def step(repository, rng, expected):
                 repository.store, repository.key, owner, [pack.pack_id], repository.cipher
             )
     elif what == "prune":
-        prune(repository, rng.choice((WHOLE, PARTS)), NOTHING)
+        prune(repository, rng.choice((THOROUGH, PARTS)), NOTHING)
     elif what == "abandon":
         backup = TinyBackup(repository, host)
         backup.store(wanted)
@@ -112,9 +108,9 @@ def test_both_ways_decide_the_same_and_nothing_is_lost(repository, seed):
     back_up(repository, files(rng, 30))
     for _ in range(10):
         step(repository, rng, expected)
-        assert decided(repository, PARTS) == decided(repository, WHOLE)
+        assert decided(repository, PARTS) == decided(repository, THOROUGH)
     pack, content = damage(repository, rng)
-    assert decided(repository, PARTS) == decided(repository, WHOLE)
+    assert decided(repository, PARTS) == decided(repository, THOROUGH)
     prune_if_sound(repository)
     if any(info.name == pack for info in repository.store.list("packs")):
         repository.store.delete("packs", pack)
@@ -154,7 +150,7 @@ def test_each_block_is_in_one_part(repository):
 def test_it_is_counted_in_parts_only_where_memory_is_short(repository):
     back_up(repository, files(random.Random(1), 40))
     marker = Marker(repository.for_all_clients(), NOTHING)
-    assert Counting(repository.for_all_clients(), marker, WHOLE.memory_bytes).is_at_once
+    assert Counting(repository.for_all_clients(), marker, THOROUGH.memory_bytes).is_at_once
     assert not Counting(repository.for_all_clients(), marker, PARTS.memory_bytes).is_at_once
 
 
@@ -166,9 +162,9 @@ def test_what_is_repacked_is_counted_as_far_as_memory_allows(repository):
         kept.append((back_up(repository, wanted).id, wanted))
     repository.store.delete("snapshots", first.id)
     marker = Marker(repository, NOTHING)
-    plan = plan_prune(repository.for_all_clients(), marker, None, WHOLE, NOTHING)
+    plan = plan_prune(repository.for_all_clients(), marker, None, THOROUGH, NOTHING)
     assert len(list(batches(plan.repacked * 3, 1500))) == 3
-    report = prune(repository, replace(WHOLE, memory_bytes=1500), NOTHING)
+    report = prune(repository, replace(THOROUGH, memory_bytes=1500), NOTHING)
     assert report.repacked_packs == len(plan.repacked)
     for name, wanted in kept:
         assert read_back(repository, name) == wanted
@@ -226,7 +222,7 @@ def test_another_prune_may_replace_the_index_before_hidden_versions_go(repositor
     )
     lease = SimpleNamespace(require=lambda: None, store_time_ns=0)
     calls = replacing_first(repository, monkeypatch, "packs")
-    prune_module._remove_hidden(locked, lease, Marker(repository, NOTHING), WHOLE)  # noqa: SLF001
+    prune_module._remove_hidden(locked, lease, Marker(repository, NOTHING), THOROUGH)  # noqa: SLF001
     assert len(calls) == 2
     assert found == [{info.name for info in repository.store.list("packs")}]
 

@@ -7,22 +7,15 @@ from blake3 import blake3
 
 from kit.block_making import block_id_of, chunk_ids_of, make_pack, make_thinned_pack
 from kit.passing_store import PassingStore
-from kit.tiny_backup import new_repository
 from strongroom.base.errors import DamageError, UnknownFormatError
 from strongroom.engine.content.codecs import ZSTD, parse_compression
 from strongroom.engine.repository.blocks import BlockReader
 from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.packs import KIND_DATA, BlockColumns, PackFooter
-from strongroom.engine.stores.local import LocalStore
 
 SMALL = [b"one", b"", b"two" * 100, bytes(1000)]
 LARGE = [blake3(b"large").digest(100_000)]
 MANY = [[b"block %d, chunk %d" % (block, chunk) for chunk in range(3)] for block in range(30)]
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return new_repository(LocalStore(tmp_path / "r"))
 
 
 def reader_of(repository, footers, **options):

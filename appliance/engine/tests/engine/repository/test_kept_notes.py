@@ -42,11 +42,6 @@ class Reads(PassingStore):
 
 
 @pytest.fixture
-def cache(tmp_path):
-    return os.fsencode(tmp_path / "cache")
-
-
-@pytest.fixture
 def repository(tmp_path):
     made = new_repository(LocalStore(tmp_path / "r"))
     for number in range(3):

@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from kit.tiny_backup import new_repository
 from strongroom.base.errors import KeyRightError, LeaseError
 from strongroom.engine.repository.leases import (
     APPLIANCE,
@@ -17,14 +16,8 @@ from strongroom.engine.repository.leases import (
 )
 from strongroom.engine.repository.snapshots import Snapshot
 from strongroom.engine.repository.tombstones import write_tombstone
-from strongroom.engine.stores.local import LocalStore
 
 HALF_HOUR_NS = 1800 * 10**9
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return new_repository(LocalStore(tmp_path / "r"))
 
 
 def mark(repository):

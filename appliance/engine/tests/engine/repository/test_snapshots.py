@@ -8,7 +8,6 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kit.tiny_backup import new_repository
 from strongroom.base import clock
 from strongroom.base.errors import (
     DamageError,
@@ -33,7 +32,6 @@ from strongroom.engine.repository.snapshots import (
     select_snapshots,
     write_snapshot,
 )
-from strongroom.engine.stores.local import LocalStore
 
 KEY = new_restore_key()
 PUT = KEY.put_key("host")
@@ -180,11 +178,6 @@ def test_a_field_of_a_later_version_does_no_harm():
 
     data = encode_snapshot(PUT, Later(host=""), AES_256_GCM)
     assert decode_snapshot(KEY, object_name(data), data).host == "host"
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return new_repository(LocalStore(tmp_path / "r"))
 
 
 def test_snapshots_are_listed_by_time(repository):

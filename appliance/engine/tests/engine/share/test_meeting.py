@@ -5,38 +5,25 @@ continues; for every n.
 """
 
 import os
-import random
-import shutil
 
 import pytest
 
+from kit.meeting_jobs import Scene, at_every, meet, pair_name
 from kit.passing_store import PassingStore
-from kit.tiny_backup import PASSPHRASE, TinyBackup, new_repository, read_back
+from kit.tiny_backup import PASSPHRASE, THOROUGH, TinyBackup, files, new_repository
 from strongroom.base.progress import NullProgress
 from strongroom.engine.check.check import CheckOptions, check
 from strongroom.engine.prune.prune import prune
-from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.share.share import ShareOptions, share
 from strongroom.engine.stores.local import LocalStore
 
-PRUNE = PruneOptions(
-    repack_below=1.0, max_unused=0.0, grace_seconds=0.0, spare_seconds=-1e6, threads=1
-)
 QUICK_STRIDE = 9
 CLIENTS = ("a", "b", "c")
 
 
-def files(*numbers):
-    return {b"file%02d" % number: random.Random(number).randbytes(300) for number in numbers}
-
-
-class Scene:
+class ShareScene(Scene):
     """Three clients that offer much of the same; a part of it was shared and pruned already."""
-
-    def __init__(self, place):
-        self.place = place
-        self.expected = {}
 
     @classmethod
     def build(cls, place):
@@ -54,24 +41,11 @@ class Scene:
         backup = TinyBackup(repository, client)
         backup.store(files(*offered), offered=True)
         backup.store(files(*private))
-        self.expected[backup.commit().id] = files(*offered, *private)
-
-    def copy(self, place):
-        shutil.copytree(self.place, place)
-        scene = Scene(place)
-        scene.expected = dict(self.expected)
-        return scene
+        self.keep(backup.commit().id, files(*offered, *private))
 
     def open(self, before=None):
         store = LocalStore(str(self.place))
         return Repository.open(PassingStore(store, before) if before else store, PASSPHRASE)
-
-    def verify(self):
-        repository = self.open()
-        assert {snapshot.id for snapshot in repository.snapshots()} == set(self.expected)
-        for snapshot_id, expected in self.expected.items():
-            assert read_back(repository, snapshot_id) == expected
-        repository.close()
 
     def verify_to_the_end(self):
         self.verify()
@@ -92,7 +66,7 @@ def job_share(scene, repository):
 
 
 def job_prune(scene, repository):
-    prune(repository, PRUNE, NullProgress())
+    prune(repository, THOROUGH, NullProgress())
 
 
 def job_backup(scene, repository):
@@ -129,54 +103,20 @@ PAIRS = [
 ]
 
 
-def pair_name(value):
-    return getattr(value, "__name__", "").removeprefix("job_")
-
-
 @pytest.fixture(scope="module")
 def original(module_folder):
-    return Scene.build(module_folder / "repository")
-
-
-def meet(scene, outer, inner, number):
-    """Run `outer`, and `inner` before its n-th operation; False when it has not so many."""
-    met = []
-
-    def before(count):
-        if count == number and not met:
-            met.append(count)
-            repository = scene.open()
-            inner(scene, repository)
-            repository.close()
-
-    repository = scene.open(before)
-    outer(scene, repository)
-    repository.close()
-    scene.verify_to_the_end()
-    return bool(met)
-
-
-def meet_at_every(original, folder, stride, outer, inner):
-    number = stride // 2 + 1
-    while True:
-        scene = original.copy(folder / "meeting")
-        happened = meet(scene, outer, inner, number)
-        shutil.rmtree(scene.place)
-        if not happened:
-            break
-        number += stride
-    assert number > 10
+    return ShareScene.build(module_folder / "repository")
 
 
 @pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=pair_name)
 def test_sharing_that_meets_other_jobs_loses_nothing(original, folder, outer, inner):
-    meet_at_every(original, folder, QUICK_STRIDE, outer, inner)
+    at_every(original, folder, QUICK_STRIDE, lambda *at: meet(at[0], outer, inner, at[1]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("outer", "inner"), PAIRS, ids=pair_name)
 def test_sharing_that_meets_other_jobs_anywhere_loses_nothing(original, folder, outer, inner):
-    meet_at_every(original, folder, 1, outer, inner)
+    at_every(original, folder, 1, lambda *at: meet(at[0], outer, inner, at[1]))
 
 
 class KilledError(Exception):
@@ -186,11 +126,8 @@ class KilledError(Exception):
 @pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("job", [job_share, job_share_and_prune], ids=pair_name)
 def test_a_share_that_is_killed_anywhere_loses_nothing(original, folder, job, stride):
-    number = 5  # after it was opened
-    while True:
-        scene = original.copy(folder / "killed")
-
-        def before(count, number=number):
+    def die(scene, number):
+        def before(count):
             if count == number:
                 raise KilledError
 
@@ -204,8 +141,7 @@ def test_a_share_that_is_killed_anywhere_loses_nothing(original, folder, job, st
         for name in os.listdir(scene.place / "leases"):
             os.unlink(scene.place / "leases" / name)
         scene.verify_to_the_end()
-        shutil.rmtree(scene.place)
-        if not died:
-            break
-        number += stride
-    assert number > 10
+        return died
+
+    # The first place is after it was opened.
+    at_every(original, folder, stride, die, first=5)

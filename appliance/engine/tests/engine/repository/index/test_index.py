@@ -28,11 +28,6 @@ ONE = [[b"one", b"two"], [b"three"]]
 TWO = [[b"four"], [b"five", b"six", b"seven"]]
 
 
-@pytest.fixture
-def repository(tmp_path):
-    return new_repository(LocalStore(tmp_path / "r"))
-
-
 def mine(repository, index):
     """The blocks as the repository's client sees them."""
     return index.of_client(repository.writer.client_id)

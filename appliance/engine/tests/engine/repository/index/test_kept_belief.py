@@ -19,16 +19,6 @@ from strongroom.engine.repository.keys.roles import PackKeys, TicketKey
 from strongroom.engine.stores.local import LocalStore
 
 
-@pytest.fixture
-def repository(tmp_path):
-    return new_repository(LocalStore(tmp_path / "r"))
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return os.fsencode(tmp_path / "cache")
-
-
 def kept(repository, cache, key=None):
     index = KeptIndex(repository.store, key or repository.key, repository.writer.client_id, cache)
     index.load_chunks()

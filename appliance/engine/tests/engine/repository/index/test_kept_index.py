@@ -27,16 +27,6 @@ from strongroom.engine.repository.tombstones import write_tombstone
 from strongroom.engine.stores.local import LocalStore
 
 
-@pytest.fixture
-def repository(tmp_path):
-    return new_repository(LocalStore(tmp_path / "r"))
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return os.fsencode(tmp_path / "cache")
-
-
 def kept(repository, cache, *, chunks=True):
     index = KeptIndex(repository.store, repository.key, repository.writer.client_id, cache)
     if chunks:
@@ -332,7 +322,7 @@ def test_processes_that_share_a_folder_all_have_it_right(tmp_path, repository, c
     written(repository, [make_pack(repository, [[b"0"]])])
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
-    start = (str(tmp_path / "r"), cache, b"passphrase", answers)
+    start = (repository.store.location, cache, b"passphrase", answers)
     processes = [context.Process(target=_open_often, args=start) for _ in range(4)]
     for process in processes:
         process.start()

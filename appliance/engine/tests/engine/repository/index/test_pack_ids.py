@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 from kit.block_making import chunk_ids_of, make_pack
 from kit.kept import loaded_index
 from kit.passing_store import PassingStore
-from kit.tiny_backup import new_repository
 from strongroom.base.errors import StoreError
 from strongroom.engine.repository.index.chunk_table import ChunkTable
 from strongroom.engine.repository.index.kept_loading import SIZE_UNASKED
 from strongroom.engine.repository.index.pack_ids import PackIds
-from strongroom.engine.stores.local import LocalStore
 
 BLOCKS = [[b"one", b"two"], [b"three"]]
 CHUNKS = [b"one", b"two", b"three"]
@@ -43,11 +41,6 @@ def test_more_are_sought_than_at_once():
     found = table.find(known[::-1].tobytes())[::-1]
     assert found[::2].tolist() == list(range(50_000))
     assert (found[1::2] == -1).all()
-
-
-@pytest.fixture
-def repository(tmp_path):
-    return new_repository(LocalStore(tmp_path / "r"))
 
 
 def nothing(number):
