@@ -14,7 +14,9 @@ from strongroom.engine.check.check import CheckOptions, DataSubset, check
 from strongroom.engine.prune.kept_outcome import RECOUNT_SECONDS
 from strongroom.engine.prune.prune import prune
 from strongroom.engine.repository import cache_folder
+from strongroom.engine.repository.packs import KIND_DATA
 from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.tombstones import write_tombstone
 from strongroom.engine.stores.local import LocalStore
 
 ALL = CheckOptions(processes=1)
@@ -193,3 +195,25 @@ def test_a_backup_during_a_check_is_checked_by_the_next(repository):
     # Also the pack that no index object named before.
     assert len(repository.store.packs) == 1 + len(names(repository, "packs") - came)
     assert report.findings == ()
+
+
+@pytest.mark.parametrize("options", [ALL, NEW])
+def test_a_marked_pack_that_is_gone_is_damage_where_a_snapshot_needs_it(repository, options):
+    run(repository, ALL)
+    lost = []
+    for number in (40, 41):
+        before = names(repository, "packs")
+        snapshot = back_up(repository.for_client("host"), files(number))
+        (pack,) = (
+            one.pack_id
+            for one in repository.load_index().packs()
+            if one.kind == KIND_DATA and one.pack_id.hex() in names(repository, "packs") - before
+        )
+        lost.append(pack)
+        write_tombstone(repository.store, repository.key, snapshot.owner, [pack], repository.cipher)
+        repository.store.delete("packs", pack.hex())
+    repository.store.delete("snapshots", snapshot.id)
+    (found,) = run(repository, options).findings
+    assert (found.kind, found.name) == ("packs", lost[0].hex())
+    assert found.problem
+    assert (len(found.snapshots), found.paths) == (1, (b"data/file40",))

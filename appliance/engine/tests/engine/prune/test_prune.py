@@ -13,7 +13,9 @@ from strongroom.base.progress import NullProgress
 from strongroom.engine.prune.prune import prune
 from strongroom.engine.prune.prune_options import PruneOptions
 from strongroom.engine.repository.leases import Holder, Lease
+from strongroom.engine.repository.packs import KIND_DATA
 from strongroom.engine.repository.repository import Repository
+from strongroom.engine.repository.tombstones import write_tombstone
 
 # As if everything had been written long before any job under way began.
 THOROUGH = PruneOptions(repack_below=1.0, max_unused=0.0, threads=2, spare_seconds=-1e6)
@@ -294,6 +296,52 @@ def test_nothing_is_removed_when_a_snapshot_lacks_something(repository):
     assert pack.hex() in report.set_aside.names("packs")
     assert (report.marked_packs, report.removed_packs) == (0, 0)
     assert pack_bytes(repository) == before
+
+
+def data_packs(repository: Repository) -> list[bytes]:
+    return [one.pack_id for one in repository.load_index().packs() if one.kind == KIND_DATA]
+
+
+def mark(repository: Repository, owner: bytes, pack_id: bytes) -> None:
+    write_tombstone(repository.store, repository.key, owner, [pack_id], repository.cipher)
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True])
+def test_nothing_is_removed_when_a_marked_pack_is_lost_that_a_snapshot_needs(
+    repository, is_cut_off
+):
+    lost = back_up(repository, files(1))
+    (pack_id,) = data_packs(repository)
+    forget(repository, back_up(repository, files(2)))
+    mark(repository, lost.owner, pack_id)
+    content = repository.store.get("packs", pack_id.hex())
+    repository.store.delete("packs", pack_id.hex())
+    if is_cut_off:
+        repository.store.put("packs", pack_id.hex(), content[:-1])
+    before = pack_bytes(repository)
+    report = run(repository)
+    assert report.set_aside.names("packs") == [pack_id.hex()]
+    assert (report.marked_packs, report.removed_packs) == (0, 0)
+    assert pack_bytes(repository) == before
+
+
+@pytest.mark.parametrize("is_first_marked", [False, True])
+def test_a_marked_copy_stays_when_the_other_one_is_lost(repository, is_first_marked):
+    running = [TinyBackup(repository) for _ in range(2)]
+    for backup in running:
+        backup.store(files(1))
+    snapshots = [backup.commit() for backup in running]
+    marked, lost = sorted(data_packs(repository), reverse=is_first_marked)
+    mark(repository, snapshots[0].owner, marked)
+    repository.store.delete("packs", lost.hex())
+    report = run(repository)
+    assert not report.set_aside
+    assert report.kept_packs == 1
+    assert not list(repository.store.list("tombstones"))
+    run(repository)
+    assert data_packs(repository) == [marked]
+    for one in snapshots:
+        assert read_back(repository, one.id) == files(1)
 
 
 def test_packs_that_the_index_lost_are_not_taken_for_garbage(repository):

@@ -256,12 +256,21 @@ def _opens(path: Path) -> bool:
     return unwrap_key(path.read_bytes(), PASSPHRASE) is not None
 
 
-@pytest.mark.parametrize("which", range(4))
-def test_a_missing_pack_loses_the_files_in_it(house, which):
-    paths = [path for path in house.paths("packs") if path.stat().st_size > 1500]
-    paths[which % len(paths)].unlink()
+@pytest.mark.parametrize("is_marked", [False, True])
+@pytest.mark.parametrize("which", range(6))
+def test_a_missing_pack_loses_the_files_in_it(house, which, is_marked):
+    path = house.paths("packs")[which]
+    repository = house.reopen()
+    if is_marked:
+        index, pack_id = repository.for_all_clients().load_index(), bytes.fromhex(path.name)
+        owner = next(index.owners[one.owner] for one in index.packs() if one.pack_id == pack_id)
+        write_tombstone(repository.store, repository.key, owner, [pack_id], 1)
+    path.unlink()
+    assert prune(repository, PruneOptions(spare_seconds=-1e6), NullProgress()).set_aside
+    assert house.check().findings
     report = repaired_as_expected(house)
-    assert any(action.kind == "packs" for action in report.actions)
+    assert [one.name for one in report.actions if one.kind == "packs"] == [path.name]
+    assert report.losses
 
 
 def test_the_index_is_rebuilt_when_all_of_it_is_gone(house):

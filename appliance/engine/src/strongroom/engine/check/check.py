@@ -278,14 +278,16 @@ def _check_packs(
         for question, answer in pool.run(questions):
             _renew(run)
             pack = packs.get(question.pack_id)
-            if answer.is_missing and (pack is None or pack.marked):
-                # Removed by a prune since it was listed.
-                continue
+            is_removed = answer.is_missing and (pack is None or pack.marked)
             if question.read_data:
                 run.read_packs += 1
                 run.read_bytes += answer.read_bytes
                 run.progress.add(bytes=answer.read_bytes)
-            _take_answer(run, question, answer)
+            if is_removed:
+                # By a prune, since it was listed; if by somebody else, a snapshot may need it.
+                run.findings.is_missing_if_needed(question.pack_id.hex())
+            else:
+                _take_answer(run, question, answer)
             if pack is not None:
                 first, last = pack.first_row, pack.first_row + pack.block_count
                 if answer.unreadable:
@@ -343,7 +345,7 @@ def _check_pages(
     """Check the pages of snapshots, each once; how many there are."""
     users: dict[ClientPage, list[tuple[str, int]]] = {}
     # Where anything is missing or damaged, all pages say which files need it.
-    leaves_out = run.before.is_whole and not run.findings.report()
+    leaves_out = run.before.is_whole and not lost and not run.findings.report()
     verified = {
         ClientPage(snapshot.owner, page)
         for snapshot in (snapshots if leaves_out else ())

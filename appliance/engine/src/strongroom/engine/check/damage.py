@@ -49,12 +49,17 @@ class Findings:
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], _Open] = {}
         self._packs_of_block: dict[bytes, list[str]] = {}
+        self._missing: set[str] = set()
 
     def add(self, kind: str, name: str, problem: str, snapshots: Iterable[str] = ()) -> None:
         """Something is wrong with an object."""
         found = self._found.setdefault((kind, name), _Open())
         found.problems[_ADVICE.sub("", problem)] = None
         found.snapshots.update(snapshots)
+
+    def is_missing_if_needed(self, pack: str) -> None:
+        """A marked pack is missing: damage only if a file has lost content to it."""
+        self._missing.add(pack)
 
     def blame(self, block_id: bytes, pack: str) -> None:
         """A copy of a block is bad, and this pack has it."""
@@ -76,6 +81,8 @@ class Findings:
         if packs:
             for pack in packs:
                 found = self._found.setdefault(("packs", pack), _Open())
+                if pack in self._missing:
+                    found.problems["it is missing"] = None
                 found.snapshots.update(snapshots)
                 found.paths.add(row.path)
             return

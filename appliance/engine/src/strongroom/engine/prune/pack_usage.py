@@ -1,10 +1,11 @@
 """How much of each pack is used, and which packs to repack.
 
 A client's block may be stored in several of its packs (two concurrent backups, an interrupted
-prune). One copy counts, the *keeper*: a whole one rather than a thinned one, and never in a pack
-that is marked or missing while there is another. The other copies are unused, and so are all of
-them where a shared pack has the whole block. Chunks that shared packs have need no bytes in the
-client's, but the block that lists them stays: it says which chunk a reference means.
+prune). One copy counts, the *keeper*: a whole one rather than a thinned one, in a pack that is
+marked only if no other is left, and in a missing one only if there is none at all. The other copies
+are unused, and so are all of them where a shared pack has the whole block. Chunks that shared packs
+have need no bytes in the client's, but the block that lists them stays: it says which chunk a
+reference means.
 """
 
 from __future__ import annotations
@@ -74,7 +75,10 @@ class Keepers:
         """`present`: ids of the packs that are in the store and not truncated."""
         packs = index.packs()
         numbers = index.pack_numbers
-        avoids = np.array([pack.marked or pack.pack_id not in present for pack in packs], np.bool_)
+        # A prune takes the mark of a pack off that is needed; what is missing does not come back.
+        avoids = np.array(
+            [2 if pack.pack_id not in present else int(pack.marked) for pack in packs], np.uint8
+        )
         words = np.frombuffer(index.block_ids(), np.uint64).reshape(-1, BLOCK_ID_WORDS)
         # Nearly all ids are there once. Only those that begin like another are compared.
         firsts = words[:, 0].copy()
@@ -92,7 +96,7 @@ class Keepers:
         new_block = _differs(words).any(axis=1)
         first_rows = new_block | _differs(owners)
         # Where it is whole and stays, the best shared copy serves all.
-        serves_all = (owners == SHARED_NUMBER) & ~(avoided | index.thinned[rows])
+        serves_all = (owners == SHARED_NUMBER) & (avoided == 0) & ~index.thinned[rows]
         covered = serves_all[new_block][np.cumsum(new_block) - 1] & (owners != SHARED_NUMBER)
         # The last one is that of row -1, for blocks that are not in the index.
         self._is_keeper = np.ones(len(numbers) + 1, np.bool_)
@@ -123,7 +127,7 @@ class Keepers:
 def measure_usage(
     repository: Repository, index: Index, keepers: Keepers, live: LiveBlocks, shared: SharedChunks
 ) -> list[PackUsage]:
-    """The usage of every pack of the index that is not marked; see `mark_shared`.
+    """The usage of every pack of the index, marked ones too; see `mark_shared`.
 
     Of an index of some blocks, that of these. Reads the index objects once more, one at a time, for
     lengths of chunks. ObjectMissingError when another prune has replaced one meanwhile: reload the
@@ -140,7 +144,6 @@ def measure_usage(
             )
             if (pack := index.pack(pack_id)) is not None
             and (pack.block_count, owners[pack.owner]) == (count, part.owner)
-            and not pack.marked
             and pack_id not in usages
         }
         usages.update(_usages_of(part, packs, keepers, live, shared))

@@ -94,20 +94,22 @@ def _plan_once(
         left -= 1
         if left:
             del counts
-    index, usages = counts.index, list(found.values())
+    index, measured = counts.index, list(found.values())
     cut_off = {
         pack.pack_id
         for pack in index.packs()
         if sizes.get(pack.pack_id, pack.size_bytes) != pack.size_bytes
     }
     # Packs added after the listing are in the index but not in `sizes`.
-    late = {usage.pack.pack_id for usage in usages} - sizes.keys()
+    late = {usage.pack.pack_id for usage in measured} - sizes.keys()
     sizes.update(
         (bytes.fromhex(info.name), info.size_bytes)
         for info in (store.list("packs") if late else ())
         if is_object_name(info.name) and bytes.fromhex(info.name) in late
     )
-    set_lost_aside(usages, sizes.keys() - cut_off, index, marker)
+    set_lost_aside(measured, sizes.keys() - cut_off, index, marker)
+    # The sweep judges those that are marked.
+    usages = [usage for usage in measured if not usage.pack.marked]
     unknown = _unknown(repository, index, packs)
     numbers = index.owners
     owners = {pack.pack_id: numbers[pack.owner] for pack in index.packs()}

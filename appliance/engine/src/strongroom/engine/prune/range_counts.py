@@ -50,7 +50,7 @@ class Counts:
     lost: dict[bytes, int]
 
     def usages(self, repository: Repository) -> list[PackUsage]:
-        """That of every pack that is not marked. ObjectMissingError as of `measure_usage`."""
+        """That of every pack, marked ones too. ObjectMissingError as of `measure_usage`."""
         return measure_usage(repository, self.index, self.keepers, self.marker.live, self.shared)
 
 

@@ -210,7 +210,8 @@ def _check_packs(run: _Repair, known: SoundIndex) -> dict[bytes, PackAnswer]:
             run.renew()
             run.progress.add(bytes=answer.read_bytes)
             pack = packs.get(question.pack_id)
-            gone = answer.is_missing and (pack is None or pack.marked)
+            # No prune removes any meanwhile, so a marked pack of the index that is missing is lost.
+            gone = answer.is_missing and pack is None
             if answer.is_unknown:
                 run.set_aside.add("packs", question.pack_id.hex(), "; ".join(answer.problems))
             elif not gone and (answer.problems or answer.bad_blocks):
