@@ -194,8 +194,8 @@ def test_an_unknown_option_is_a_usage_error_that_names_the_help(strongroom):
         (["dump", "latest", "-rREPO", "/p"], {"inside": "/p", "repo": "REPO"}),
         (["dump", "latest", "-vr", "REPO", "/p"], {"inside": "/p", "repo": "REPO"}),
         (["ls", "latest", "-R", "/a", "--host", "X", "/b"], {"paths": ["/a", "/b"]}),
-        (["backup", "/a", "--tag", "t", "/b", "--", "-c"], {"path": ["/a", "/b", "-c"]}),
-        (["backup", "--source", "command", "--", "dump", "-n"], {"path": ["dump", "-n"]}),
+        (["backup", "/a", "--tag", "t", "/b", "--", "-c"], {"path": [b"/a", b"/b", b"-c"]}),
+        (["backup", "--source", "command", "--", "dump", "-n"], {"path": [b"dump", b"-n"]}),
         (["forget", "11", "-n", "22"], {"snapshots": ["11", "22"], "dry_run": True}),
     ],
 )

@@ -18,11 +18,11 @@ from kit.memory_store import MemoryStore
 from kit.observed_restore import Seen
 from kit.sealed_by_hand import changed_index, changed_pack, changed_snapshot, lease_object, store
 from kit.tiny_backup import THOROUGH, back_up, new_repository, read_back
+from strongroom.base.clock import local_text
 from strongroom.base.errors import StrongroomError
 from strongroom.base.progress import NullProgress
 from strongroom.cli.entry_view import entry_line, entry_object
 from strongroom.cli.snapshot_choice import snapshot_object
-from strongroom.cli.times import time_text
 from strongroom.engine.check.check import CheckOptions, DataSubset, check
 from strongroom.engine.check.vouch import vouch
 from strongroom.engine.copy.copy import CopyOptions, copy_snapshots, to_be_copied
@@ -218,7 +218,7 @@ class HostileHouse:
         assert self.kept.id in {one.id for one in listed}
         for one in listed:
             snapshot_object(one)
-            time_text(one.start_ns)
+            local_text(one.start_ns)
         for _, name in set_aside.problems:
             was_stored_unreadable(self.store, whole.key, name)
         list_leases(self.store, whole.key)

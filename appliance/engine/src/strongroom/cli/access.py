@@ -8,13 +8,14 @@ from functools import partial
 from importlib import import_module
 from typing import Literal
 
+from strongroom.base.clock import local_text
 from strongroom.base.errors import RepositoryNotFoundError, UsageError, WrongKeyError, os_errors
 from strongroom.base.printable import printable
 from strongroom.base.text_marks import BYTE_ORDER_MARK
+from strongroom.cli.options import moment
 from strongroom.cli.passphrase import ask_passphrase, given_passphrase
 from strongroom.cli.settings import Settings
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import parse_moment, time_text
 from strongroom.engine.repository.keys.files import import_key
 from strongroom.engine.repository.keys.roles import Key
 from strongroom.engine.repository.repository import Repository
@@ -83,6 +84,7 @@ def add_past_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at",
         metavar="TIME",
+        type=moment,
         help="read the repository as it was at TIME, without what was deleted or changed since: a "
         "date and time, or how long ago (2d); for a bucket with object lock",
     )
@@ -90,12 +92,12 @@ def add_past_option(parser: argparse.ArgumentParser) -> None:
 
 def past_moment(arguments: argparse.Namespace) -> int | None:
     """The time of `--at` in ns since 1970, None without it. Raises UsageError."""
-    text = getattr(arguments, "at", None)
-    if text is None:
+    at_ns: int | None = getattr(arguments, "at", None)
+    if at_ns is None:
         return None
     if getattr(arguments, "director", None) or getattr(arguments, "client", None):
         raise UsageError("--at reads a repository, not through the director; give --repo alone")
-    return parse_moment(text)
+    return at_ns
 
 
 def begin_store(arguments: argparse.Namespace, copies: int) -> Store:
@@ -161,7 +163,7 @@ def open_place(
         if at_ns is None:
             raise
         raise RepositoryNotFoundError(
-            f"there was no repository at {printable(place)} at {time_text(at_ns)}; choose a later "
+            f"there was no repository at {printable(place)} at {local_text(at_ns)}; choose a later "
             "time"
         ) from error
     except BaseException:

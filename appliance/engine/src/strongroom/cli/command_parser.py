@@ -54,6 +54,13 @@ class CommandParser(argparse.ArgumentParser):
             words = self._options_first(words)
         return super().parse_known_args(words, namespace)
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        """What an option gives; a UsageError of its type is reported with its name."""
+        try:
+            return super()._get_value(action, arg_string)
+        except UsageError as error:
+            raise argparse.ArgumentError(action, str(error)) from error
+
     def _options_first(self, words: list[str]) -> list[str]:
         options: list[str] = []
         plain: list[str] = []

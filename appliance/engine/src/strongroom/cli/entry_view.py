@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import stat
 
-from strongroom.base.clock import utc_text
+from strongroom.base.clock import local_text, utc_text
 from strongroom.base.printable import printable
 from strongroom.base.quantities import size_text
 from strongroom.cli.snapshot_choice import shown_path
-from strongroom.cli.times import time_text
 from strongroom.engine.rows.rows import STATE_NAMES, kind_name
 from strongroom.engine.rows.views import RowView
 from strongroom.engine.scan.attributes import attribute_names
@@ -57,7 +56,7 @@ def entry_line(row: RowView, name: bytes, *, human: bool = False) -> str:
         size = size_text(row.size) if human else str(row.size)
     line = (
         f"{stat.filemode(row.mode)}{_attribute_mark(row)} {row.link_count:>3} {row.uid:>5} "
-        f"{row.gid:>5} {size:>12} {time_text(row.mtime_ns)} {printable(name)}"
+        f"{row.gid:>5} {size:>12} {local_text(row.mtime_ns)} {printable(name)}"
     )
     if stat.S_ISLNK(row.mode):
         line += f" -> {printable(row.target)}"

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from strongroom.base.errors import UsageError
 from strongroom.engine.knobs.knob import Knob
 from strongroom.engine.knobs.table import BACKUP_KNOBS
 
@@ -39,6 +40,6 @@ def _number(knob: Knob) -> Callable[[str], int]:
         try:
             return int(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r}: write {knob.expected}") from None
+            raise UsageError(f"{text!r}: write {knob.expected}") from None
 
     return number

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strongroom.base.clock import utc_text
+from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import CheckFailedError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 from strongroom.engine.stores.store import Kind
 
 if TYPE_CHECKING:
@@ -50,9 +49,9 @@ def write_protection(report: ProtectionReport, terminal: Terminal) -> None:
         [
             (
                 one.snapshot.short_id,
-                time_text(one.snapshot.start_ns),
+                local_text(one.snapshot.start_ns),
                 printable(one.snapshot.host),
-                time_text(one.locked_until_ns) if one.locked_until_ns else "not locked",
+                local_text(one.locked_until_ns) if one.locked_until_ns else "not locked",
                 printable(one.problem),
             )
             for one in report.snapshots

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from strongroom.base.errors import UsageError
+from strongroom.cli.options import rate
 
 if TYPE_CHECKING:
     from strongroom.engine.stores.shared_counts import Traffic
@@ -108,6 +108,7 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
     add(
         "--cache-dir",
         metavar="FOLDER",
+        type=os.fsencode,
         default=default,
         help="keep the cache in FOLDER (else in $XDG_CACHE_HOME/strongroom)",
     )
@@ -115,13 +116,15 @@ def add_global_options(parser: argparse.ArgumentParser, default: object = None) 
     add(
         "--limit-upload",
         metavar="RATE",
-        default=default,
+        type=rate,
+        default=default or 0,
         help="write to the repository with at most RATE a second: 20mb counts in 1000, 20m in 1024",
     )
     add(
         "--limit-download",
         metavar="RATE",
-        default=default,
+        type=rate,
+        default=default or 0,
         help="read from the repository with at most RATE a second",
     )
     # Commands that use the director have this option already, with the same meaning.
@@ -174,24 +177,10 @@ def read_settings(arguments: argparse.Namespace, environment: MutableMapping[str
         store_faults=environment.get("STRONGROOM_STORE_FAULTS"),
         identity_folder=arguments.identity,
         tls_mode=arguments.tls,
-        limit_upload=bytes_per_second_of(arguments.limit_upload),
-        limit_download=bytes_per_second_of(arguments.limit_download),
+        limit_upload=arguments.limit_upload,
+        limit_download=arguments.limit_download,
         traffic=[] if arguments.verbose else None,
     )
-
-
-def bytes_per_second_of(text: str | None) -> int:
-    """A rate in bytes per second, 0 for no limit. Raises UsageError."""
-    if text is None or text.strip().lower() in ("none", "0"):
-        return 0
-    from strongroom.config.values.measures import size_bytes, speed_bytes_per_second
-
-    # As our own output writes them; the language of the configuration has no such units.
-    plain = re.sub("([kmgtpe])ib", r"\1", text, flags=re.IGNORECASE)
-    rate = speed_bytes_per_second(plain) or size_bytes(plain)
-    if not rate:
-        raise UsageError(f"{text!r} is not a rate; write 20mb/s, 500k (KiB a second) or none")
-    return rate
 
 
 class _Secret(NamedTuple):
@@ -215,8 +204,8 @@ def _cache_folder(
 ) -> bytes | None:
     if arguments.no_cache:
         return None
-    if arguments.cache_dir:
-        return os.fsencode(arguments.cache_dir)
+    if folder := arguments.cache_dir:
+        return bytes(folder)
     return _user_folder(environment, "XDG_CACHE_HOME", ".cache")
 
 

@@ -10,7 +10,7 @@ import argparse
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strongroom.base.clock import utc_text
 from strongroom.base.errors import (
@@ -20,9 +20,9 @@ from strongroom.base.errors import (
     SnapshotNotFoundError,
 )
 from strongroom.base.printable import printable
+from strongroom.cli.options import JOINED, REPEATED, moment, words
 from strongroom.cli.set_aside import name_set_aside
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import parse_moment
 from strongroom.engine.repository.listing.links import followed
 from strongroom.engine.repository.newest_known import Behind, NewestKnown
 from strongroom.engine.repository.object_owners import owner_of_object
@@ -34,6 +34,9 @@ from strongroom.engine.stores.capabilities import found_false
 if TYPE_CHECKING:
     from strongroom.engine.repository.listing.reader import Listing
 
+# What snapshots can be grouped by: the keys of GROUP_PARTS in engine.prune.forget.
+GROUPED_BY: Final = ("host", "job", "tags", "paths")
+
 
 def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:
     """Give `parser` the options that filter snapshots."""
@@ -43,20 +46,20 @@ def add_snapshot_filters(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--path",
         metavar="PATH",
-        action="append",
-        default=[],
+        **REPEATED,
         help="only those made of this path (several: of all of them)",
     )
     group.add_argument(
         "--tag",
         metavar="TAG[,TAG]",
-        action="append",
-        default=[],
+        type=words,
+        **JOINED,
         help="only those with this tag (several: with all of them)",
     )
     group.add_argument(
         "--before",
         metavar="TIME",
+        type=moment,
         help="only those begun at or before TIME: a date, a date and time, or how long ago (7d)",
     )
     group.add_argument(
@@ -70,11 +73,9 @@ def snapshot_filter(
     arguments: argparse.Namespace,
 ) -> Callable[[Iterable[Snapshot]], list[Snapshot]]:
     """The filter that the options define; it keeps the order."""
-    before_ns = None if arguments.before is None else parse_moment(arguments.before)
     # Backups make relative paths absolute; so do we.
     typed = [normal_path(os.path.abspath(path)) for path in arguments.path]
     paths = tuple((path, resolved_path(path)) for path in typed)
-    tags = tuple(tag for tags in arguments.tag for tag in tags.split(",") if tag)
 
     def choose(snapshots: Iterable[Snapshot]) -> list[Snapshot]:
         return select_snapshots(
@@ -82,8 +83,8 @@ def snapshot_filter(
             host=arguments.host,
             job=arguments.job,
             paths=paths,
-            tags=tags,
-            before_ns=before_ns,
+            tags=tuple(arguments.tag),
+            before_ns=arguments.before,
         )
 
     return choose
@@ -212,6 +213,29 @@ def chosen_snapshot(
     if wanted == "latest":
         choice.warn(terminal)
     return repository.snapshot(found.id)
+
+
+class SnapshotPath(NamedTuple):
+    """`SNAPSHOT[:PATH]` of a command line; path: as typed, None where there is no colon."""
+
+    snapshot: str
+    path: str | None
+
+    @property
+    def inside(self) -> bytes:
+        """The path in the form of listings, b"" for all of the snapshot."""
+        return normal_path(self.path or "")
+
+    @property
+    def enters(self) -> bool:
+        """Whether a slash at its end means the folder behind a link."""
+        return bool(self.inside) and (self.path or "").endswith("/")
+
+
+def snapshot_path(text: str) -> SnapshotPath:
+    """The type of an argument `SNAPSHOT[:PATH]`."""
+    snapshot, colon, path = text.partition(":")
+    return SnapshotPath(snapshot, path if colon else None)
 
 
 def normal_path(path: str) -> bytes:

@@ -10,7 +10,7 @@ from kit.simulated_agent import SimulatedAgent
 from strongroom.cli.client import run_watch
 from strongroom.cli.client.view import run_exit_code
 from strongroom.cli.main import main
-from strongroom.cli.settings import bytes_per_second_of
+from strongroom.cli.options import rate as rate_of
 from strongroom.director.catalog.database import open_catalog
 from strongroom.director.catalog.snapshots import add_snapshots, load_snapshot
 from strongroom.net.control.messages import (
@@ -212,7 +212,7 @@ def test_cancel_and_bandwidth(command, director):
     ],
 )
 def test_a_rate_is_written_as_in_the_configuration(rate, bytes_per_second):
-    assert bytes_per_second_of(rate) == bytes_per_second
+    assert rate_of(rate) == bytes_per_second
 
 
 def test_the_help_of_bandwidth_says_how_a_rate_is_written(capsys):

@@ -172,4 +172,4 @@ def test_a_name_that_is_no_text_is_a_mistake_and_no_fault_of_ours(command):
 
 def test_numbers_out_of_range_name_their_option(command):
     answer = command("run", "nightly-web1", "--priority", "-5", exit_code=2)
-    assert "[usage]: --priority" in answer.messages
+    assert "[usage]: argument --priority: '-5'" in answer.messages

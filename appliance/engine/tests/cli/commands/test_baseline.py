@@ -243,8 +243,8 @@ def test_machines_are_compared_on_one_page(command, tree, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--dir", "/none"], 2, "--dir /none is not a folder"),
-        (["--seconds", "0"], 2, "--seconds is between 0.05 and 60"),
+        (["--dir", "/none"], 2, "argument --dir: /none is not a folder"),
+        (["--seconds", "0"], 2, "argument --seconds: '0': write a number from 0.05 to 60"),
         *(
             (["--server", server, *QUICK], 2, f"--server {server}: a storage daemon is named as ")
             for server in ("http://vault", "vault:port", "/mnt/backup", "ann@vault", ":9103")

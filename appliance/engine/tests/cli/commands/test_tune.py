@@ -192,14 +192,14 @@ def test_pages_are_written_as_the_entries_that_the_variable_counts():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--minutes", "0"], "--minutes is above 0 and at most 1440"),
-        (["--larger", "-1"], "--larger is between 0 and 1000"),
-        (["--work", "/none"], "--work /none is not a folder"),
+        (["--minutes", "0"], "argument --minutes: '0'"),
+        (["--larger", "-1"], "argument --larger: '-1'"),
+        (["--work", "/none"], "argument --work: /none is not a folder"),
         (["--host", "../x"], "--host ../x is not a name of an inventory"),
         (["--knobs", "colour"], "--knobs colour: write some of"),
         (["--knobs", "ktls"], "--knobs ktls: write some of"),
         (["--change", "workers"], "--change workers: write one of acls, xattrs, signature"),
-        (["--link", "fast"], "--link fast: write the round trip in milliseconds"),
+        (["--link", "fast"], "argument --link: 'fast': write the round trip"),
         (["--resume"], "there is nothing to resume"),
     ],
 )

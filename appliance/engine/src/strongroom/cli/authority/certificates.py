@@ -7,14 +7,13 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from strongroom.base import clock
-from strongroom.base.clock import utc_text
+from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import EXIT_DONE, UsageError, os_errors
 from strongroom.base.printable import printable
 from strongroom.cli.authority.tokens import open_authority, token_fields
 from strongroom.cli.passphrase import choose_passphrase, given_passphrase, warn_if_weak
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import parse_moment, time_text
 from strongroom.net.identities.private_files import (
     PUBLIC_MODE,
     give_tree,
@@ -97,7 +96,7 @@ def issue_certificate(arguments: argparse.Namespace, terminal: Terminal) -> int:
     terminal.emit(_certificate_object(entry, revoked=False))
     if arguments.folder or arguments.out:
         place = printable(arguments.folder or arguments.out)
-        until = time_text(entry.not_after_ns)
+        until = local_text(entry.not_after_ns)
         terminal.line(f"issued {entry.role} {printable(entry.name)!r} until {until}: {place}")
     if not arguments.folder:
         revoked = os.fsdecode(authority.revoked_path)
@@ -124,10 +123,8 @@ def _client_of(file: str, arguments: argparse.Namespace) -> ClientOf:
 
 def revoke_name(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Revoke the certificates of a name."""
-    before_ns = None
-    if arguments.issued_before:
-        before_ns = parse_moment(arguments.issued_before)
-    revoked = open_authority(arguments, terminal).revoke(arguments.name, before_ns)
+    authority = open_authority(arguments, terminal)
+    revoked = authority.revoke(arguments.name, arguments.issued_before)
     for entry in revoked:
         terminal.emit(_certificate_object(entry, revoked=True))
         terminal.line(f"revoked {entry.role} {printable(entry.name)!r}, serial {entry.serial}")
@@ -165,7 +162,7 @@ def list_issued(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if state != "good" and not arguments.all:
             continue
         terminal.emit(_certificate_object(entry, revoked=is_revoked))
-        until = time_text(entry.not_after_ns)
+        until = local_text(entry.not_after_ns)
         rows.append(
             [printable(entry.name), entry.role, until, state if arguments.all else "", entry.serial]
         )
@@ -185,7 +182,7 @@ def list_issued(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 use.role,
                 printable(use.group),
                 f"{use.uses_left} of {use.uses}",
-                time_text(use.expires_ns),
+                local_text(use.expires_ns),
             ]
         )
     if token_rows:

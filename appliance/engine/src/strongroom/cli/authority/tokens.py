@@ -6,14 +6,12 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Final
 
-from strongroom.base.clock import utc_text
+from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import EXIT_DONE, UsageError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted
 from strongroom.cli.passphrase import given_passphrase
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
-from strongroom.engine.prune.retention import parse_duration
 from strongroom.net.identities.private_files import SECRET_MODE, write_file
 
 if TYPE_CHECKING:
@@ -43,8 +41,7 @@ def make_token(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("name the client that the token is for, or give --names or --any-name")
     if not arguments.out:
         raise UsageError("give --out FILE for the token, or --out - to print it")
-    lifetime = parse_duration(arguments.lifetime)
-    if lifetime.months or not 0 < lifetime.seconds <= _GREATEST_LIFETIME_SECONDS:
+    if not 0 < arguments.lifetime <= _GREATEST_LIFETIME_SECONDS:
         raise UsageError("a token is valid for up to 30 days: write for example 15min, 1h or 2d")
     prints = arguments.out == "-"
     if not prints and os.path.lexists(arguments.out):
@@ -52,7 +49,7 @@ def make_token(arguments: argparse.Namespace, terminal: Terminal) -> int:
     token = authority.tokens.create(
         arguments.name or "",
         arguments.role,
-        lifetime.seconds,
+        arguments.lifetime,
         arguments.host,
         new_client=arguments.new_client,
         pattern=arguments.names or "*",
@@ -78,7 +75,7 @@ def make_token(arguments: argparse.Namespace, terminal: Terminal) -> int:
     if not prints:
         uses = counted(token.use.uses, "use")
         terminal.line(
-            f"wrote a token with {uses}, valid until {time_text(token.use.expires_ns)}, to "
+            f"wrote a token with {uses}, valid until {local_text(token.use.expires_ns)}, to "
             f"{printable(arguments.out)}"
         )
         terminal.line(f"the authority's fingerprint is {authority.fingerprint}")

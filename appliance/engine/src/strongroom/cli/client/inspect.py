@@ -59,7 +59,7 @@ class DirectorSnapshots:
     def find(self, wanted: str) -> Snapshot:
         """The snapshot that `latest` or the beginning of an id selects."""
         host, job = self._arguments.host, self._arguments.job
-        if wanted == "latest" and (self._arguments.tag or self._arguments.before):
+        if wanted == "latest" and (self._arguments.tag or self._arguments.before is not None):
             return find_snapshot([one for one in self.all() if one.id not in self.false], wanted)
         return self._snapshot(chosen_snapshot(self._director, wanted, client=host, job=job))
 

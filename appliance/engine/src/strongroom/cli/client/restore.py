@@ -15,7 +15,7 @@ from strongroom.cli.client.view import (
     short_id,
     tell_run,
 )
-from strongroom.cli.snapshot_choice import normal_path
+from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -161,9 +161,8 @@ def _request(arguments: argparse.Namespace) -> dict[str, Any]:
     target = arguments.target or ""
     if target and not target.startswith("/"):
         raise UsageError("--target: an absolute path on the client is wanted")
-    snapshot, colon, subpath = arguments.snapshot.partition(":")
     body: dict[str, Any] = {
-        "snapshot": snapshot,
+        "snapshot": arguments.snapshot.snapshot,
         "client": arguments.client or "",
         **({"storage": arguments.storage} if arguments.storage else {}),
         "target": os.path.normpath(target) if target else "",
@@ -174,6 +173,6 @@ def _request(arguments: argparse.Namespace) -> dict[str, Any]:
         "keep_privileges": arguments.keep_privileges or None,
         "workers": arguments.workers,
     }
-    if colon and normal_path(subpath):
-        body["subpath"] = path_for_api(b"/" + normal_path(subpath))
+    if subpath := arguments.snapshot.inside:
+        body["subpath"] = path_for_api(shown_path(subpath))
     return body

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from strongroom.base.clock import SECOND_NS
+from strongroom.base.clock import SECOND_NS, local_text
 from strongroom.base.errors import (
     EXIT_DONE,
     EXIT_INCOMPLETE,
@@ -18,7 +18,6 @@ from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 
 SHORT_ID = 8
 FINAL_STATES = frozenset(("done", "incomplete", "failed", "cancelled"))
@@ -52,7 +51,7 @@ def moment_ns(text: str | None) -> int:
 
 def local_time(text: str | None) -> str:
     """A time of the API in local time; "" for none."""
-    return time_text(moment_ns(text)) if text else ""
+    return local_text(moment_ns(text)) if text else ""
 
 
 def seconds_between(begin: str | None, end: str | None) -> float | None:

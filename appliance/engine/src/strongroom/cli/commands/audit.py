@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from itertools import islice
 
-from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.errors import EXIT_DONE
 from strongroom.base.printable import printable
 from strongroom.cli.client.place import add_director_options
 from strongroom.cli.client.view import local_time
+from strongroom.cli.options import number
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
 
@@ -24,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the filters."""
     parser.set_defaults(lists=True)
     parser.add_argument("--who", metavar="NAME", help="only actions of this user")
-    parser.add_argument("--last", type=int, default=50, metavar="N", help="how many (default: 50)")
+    parser.add_argument("--last", type=number(1), default=50, metavar="N",
+                        help="how many (default: 50)")  # fmt: skip
     add_director_options(parser)
 
 
@@ -32,8 +34,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Fetch and show, the newest first."""
     from strongroom.cli.client.client import open_director
 
-    if arguments.last < 1:
-        raise UsageError("--last: a number from 1 is wanted")
     with open_director(arguments) as director:
         pages = director.pages("/audit", who=arguments.who, limit=min(arguments.last, 1000))
         found = list(islice(pages, arguments.last))

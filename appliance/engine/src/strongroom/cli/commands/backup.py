@@ -22,8 +22,8 @@ from strongroom.base.text_marks import plain_text
 from strongroom.cli.access import begin_store, open_repository, read_key_file
 from strongroom.cli.knob_options import add_knob_options, knob_settings
 from strongroom.cli.live_progress import show_progress
+from strongroom.cli.options import JOINED, REPEATED, add_patterns, size, words
 from strongroom.cli.settings import Settings
-from strongroom.cli.sizes import size_bytes
 from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.terminal import Terminal
 from strongroom.engine.repository.keys.roles import PutKey
@@ -65,19 +65,22 @@ _ENGINE = "strongroom.engine.backup.backup"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the source and the options."""
-    parser.add_argument("path", nargs="*", help="files and directories, or a source's arguments")
+    parser.add_argument(
+        "path",
+        nargs="*",
+        type=os.fsencode,
+        help="files and directories, or a source's arguments",
+    )
     what = parser.add_argument_group("what")
     what.add_argument(
         "--files-from",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="FILE",
         help="also the paths in FILE, one a line, as they are; - is standard input",
     )
     what.add_argument(
         "--files-from-raw",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="FILE",
         help="the same with a NUL after each path, as find -print0 writes them",
     )
@@ -86,15 +89,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--stdin", action="store_true", help="store standard input")
     what.add_argument(
-        "--stdin-name", default="stdin", metavar="NAME", help="name of the file a stream becomes"
-    )
+        "--stdin-name", default="stdin", metavar="NAME", type=os.fsencode,
+        help="name of the file a stream becomes",
+    )  # fmt: skip
     what.add_argument(
         "--allow-empty",
         action="store_true",
         help="no warning where standard input or a command's output is empty",
     )
     what.add_argument(
-        "--source-option", action="append", default=[], metavar="KEY=VALUE", help="for plugins"
+        "--source-option", **REPEATED, metavar="KEY=VALUE", type=_key_and_value, help="for plugins"
     )
     what.add_argument(
         "--fileset-config",
@@ -113,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_exclusions(parser.add_argument_group("what to leave out"))
     snapshot = parser.add_argument_group("the snapshot")
-    snapshot.add_argument("--tag", action="append", default=[], metavar="TAG[,TAG]")
+    snapshot.add_argument("--tag", **JOINED, type=words, metavar="TAG[,TAG]")
     snapshot.add_argument(
         "--host",
         default=None,
@@ -153,19 +157,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_exclusions(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("-e", "--exclude", action="append", default=[], metavar="PATTERN")
-    group.add_argument("--iexclude", action="append", default=[], metavar="PATTERN",
-                       help="the same without regard to case")  # fmt: skip
-    group.add_argument("--exclude-file", action="append", default=[], metavar="FILE",
-                       help="patterns from FILE, one a line")  # fmt: skip
-    group.add_argument("--iexclude-file", action="append", default=[], metavar="FILE")
+    add_patterns(group, "exclude", files=True)
     group.add_argument("--exclude-caches", action="store_true",
                        help="directories with a CACHEDIR.TAG")  # fmt: skip
-    group.add_argument("--exclude-if-present", action="append", default=[],
+    group.add_argument("--exclude-if-present", **REPEATED, type=os.fsencode,
                        metavar="NAME[:HEADER]", help="directories that hold this file")  # fmt: skip
     group.add_argument("-x", "--one-file-system", action="store_true")
-    group.add_argument("--exclude-larger-than", metavar="SIZE", help="such as 500M")
-    group.add_argument("--exclude-smaller-than", metavar="SIZE")
+    group.add_argument("--exclude-larger-than", metavar="SIZE", type=size, help="such as 500M")
+    group.add_argument("--exclude-smaller-than", metavar="SIZE", type=size)
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
@@ -227,19 +226,20 @@ def _source(arguments: argparse.Namespace) -> Source:
         raise UsageError("--files-from goes with files, not with another source")
     if arguments.stdin and (arguments.path or listed or arguments.source != "files"):
         raise UsageError("with --stdin name neither paths nor another source")
-    options = {}
-    for text in arguments.source_option:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"--source-option {text}: write KEY=VALUE")
-        options[key] = value
     request = SourceRequest(
-        (*(os.fsencode(path) for path in arguments.path), *listed),
-        os.fsencode(arguments.stdin_name),
-        options,
+        (*arguments.path, *listed),
+        arguments.stdin_name,
+        dict(arguments.source_option),
         frozenset(listed),
     )
     return open_source("stdin" if arguments.stdin else arguments.source, request)
+
+
+def _key_and_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"{text}: write KEY=VALUE")
+    return key, value
 
 
 def _listed_paths(arguments: argparse.Namespace) -> list[bytes]:
@@ -298,15 +298,15 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
     from strongroom.engine.filesets.exclusions import SelectionOptions
 
     selection = SelectionOptions(
-        exclude=_encoded(arguments.exclude),
-        exclude_ignoring_case=_encoded(arguments.iexclude),
-        exclude_files=_encoded(arguments.exclude_file),
-        exclude_files_ignoring_case=_encoded(arguments.iexclude_file),
+        exclude=tuple(arguments.exclude),
+        exclude_ignoring_case=tuple(arguments.iexclude),
+        exclude_files=tuple(arguments.exclude_file),
+        exclude_files_ignoring_case=tuple(arguments.iexclude_file),
         exclude_caches=arguments.exclude_caches,
-        exclude_if_present=_encoded(arguments.exclude_if_present),
+        exclude_if_present=tuple(arguments.exclude_if_present),
         one_file_system=arguments.one_file_system,
-        exclude_larger_than_bytes=_size(arguments.exclude_larger_than, "--exclude-larger-than"),
-        exclude_smaller_than_bytes=_size(arguments.exclude_smaller_than, "--exclude-smaller-than"),
+        exclude_larger_than_bytes=arguments.exclude_larger_than,
+        exclude_smaller_than_bytes=arguments.exclude_smaller_than,
     )
     settings: Settings = arguments.settings
     return BackupOptions(
@@ -314,7 +314,7 @@ def _options(arguments: argparse.Namespace) -> BackupOptions:
         job=arguments.job,
         fileset=arguments.fileset,
         level=arguments.level,
-        tags=tuple(sorted({tag for text in arguments.tag for tag in text.split(",") if tag})),
+        tags=tuple(sorted(set(arguments.tag))),
         parent=arguments.parent,
         dry_run=arguments.dry_run,
         skips_unchanged=arguments.skip_if_unchanged,
@@ -343,14 +343,6 @@ def _own_name(arguments: argparse.Namespace) -> str:
         if isinstance(key, PutKey):
             return key.name
     return socket.gethostname()
-
-
-def _encoded(texts: list[str]) -> tuple[bytes, ...]:
-    return tuple(os.fsencode(text) for text in texts)
-
-
-def _size(text: str | None, option: str) -> int | None:
-    return None if text is None else size_bytes(text, option)
 
 
 def _tell(problem: Problem, terminal: Terminal) -> None:

@@ -8,7 +8,7 @@ from strongroom.base.errors import EXIT_DONE
 from strongroom.base.quantities import size_text
 from strongroom.cli.client.place import add_director_options
 from strongroom.cli.client.view import run_line
-from strongroom.cli.settings import bytes_per_second_of
+from strongroom.cli.options import rate
 from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
@@ -28,7 +28,7 @@ _RATE_HELP = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run and the limit."""
     parser.add_argument("run_id", metavar="RUN", help="its id or the beginning of it")
-    parser.add_argument("rate", metavar="RATE", help=_RATE_HELP)
+    parser.add_argument("rate", metavar="RATE", type=rate, help=_RATE_HELP)
     add_director_options(parser)
 
 
@@ -36,12 +36,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Change it."""
     from strongroom.cli.client.client import named, open_director
 
-    rate = bytes_per_second_of(arguments.rate)
+    most = arguments.rate
     with open_director(arguments) as director:
         found = director.post(
-            f"/runs/{named(arguments.run_id)}/bandwidth", {"maximum_bytes_per_second": rate}
+            f"/runs/{named(arguments.run_id)}/bandwidth", {"maximum_bytes_per_second": most}
         )
     terminal.emit({"type": "run", **found})
-    limit = f"at most {size_text(rate)}/s" if rate else "without a limit"
+    limit = f"at most {size_text(most)}/s" if most else "without a limit"
     terminal.line(f"{run_line(found)}, from now on {limit}")
     return EXIT_DONE

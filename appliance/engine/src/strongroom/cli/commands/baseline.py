@@ -23,6 +23,7 @@ from strongroom.cli.measure.profile import (
     profile_json,
 )
 from strongroom.cli.measure.verdict import predictions, sentences
+from strongroom.cli.options import REPEATED, decimal, folder
 from strongroom.cli.remembered_profile import remember
 from strongroom.cli.settings import Settings
 from strongroom.cli.terminal import Terminal
@@ -53,7 +54,9 @@ _BUSY_LOAD: Final = 0.5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add folder, server and what to leave out."""
-    parser.add_argument("--dir", metavar="DIR", default=".", help="what is backed up (default: .)")
+    parser.add_argument(
+        "--dir", metavar="DIR", type=folder, default=".", help="what is backed up (default: .)"
+    )
     parser.add_argument(
         "--server",
         metavar="ADDRESS",
@@ -68,14 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure the way to a server of iperf3 too (`iperf3 -s` there, port 5201)",
     )
     parser.add_argument(
-        "--skip", metavar="PART", action="append", default=[], choices=PARTS,
+        "--skip", metavar="PART", **REPEATED, choices=PARTS,
         help=f"leave out {', '.join(PARTS)}; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--cold", action="store_true", help="empty the kernel's caches before the walk (root)"
     )
     parser.add_argument(
-        "--seconds", metavar="N", type=float, default=2.0,
+        "--seconds", metavar="N", type=decimal(0.05, 60), default=2.0,
         help="how long each step measures (default: 2)",
     )  # fmt: skip
     parser.add_argument("--html", metavar="FILE", default="", help="also write a page with charts")
@@ -92,8 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     other.add_argument(
         "--fleet",
         metavar="FILE",
-        action="append",
-        default=[],
+        **REPEATED,
         help="a machine by its JSON, for the page of --html; named as its file, repeated",
     )
     parser.add_argument("-o", "--output", metavar="FILE", default="", help="also write the JSON")
@@ -111,10 +113,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         return compare_backup(arguments, terminal)
     if arguments.profile:
         raise UsageError("--profile goes with --compare")
-    if not 0.05 <= arguments.seconds <= 60:
-        raise UsageError("--seconds is between 0.05 and 60")
-    if not os.path.isdir(arguments.dir):
-        raise UsageError(f"--dir {printable(arguments.dir)} is not a folder")
     _require_places(arguments)
     profile = _measure(arguments, terminal)
     remember(profile, arguments.settings, terminal)

@@ -17,6 +17,7 @@ from strongroom.cli.authority.certificates import (
     revoke_name,
 )
 from strongroom.cli.authority.tokens import make_token
+from strongroom.cli.options import REPEATED, exact_seconds, moment
 from strongroom.net.identities.peer import ROLES
 
 EPILOG = """\
@@ -59,8 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_host_option(issuing)
     issuing.add_argument(
         "--appliance-key",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="FILE",
         help="of an agent: the appliance key of a repository in which it is the client of this name"
         "; may be repeated",
@@ -91,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     revoking.add_argument(
         "--issued-before",
         metavar="TIME",
+        type=moment,
         help="only certificates issued before, such as 2026-11-01, or 2h ago: 2h",
     )
     revoking.set_defaults(run=revoke_name)
@@ -135,7 +136,9 @@ def _add_token_action(parser: argparse.ArgumentParser) -> None:
         help="after a compromise: the name is another client from then on, with other keys, and "
         "its certificates before are revoked; else enrolling again gives the same client",
     )
-    parser.add_argument("--lifetime", default="1h", metavar="TIME", help="default 1h")
+    parser.add_argument(
+        "--lifetime", default="1h", metavar="TIME", type=exact_seconds, help="default 1h"
+    )
     parser.add_argument(
         "--out", metavar="FILE", help="write it to the new file FILE; `-` prints it"
     )
@@ -146,8 +149,7 @@ def _add_token_action(parser: argparse.ArgumentParser) -> None:
 def _add_host_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host",
-        action="append",
-        default=[],
+        **REPEATED,
         metavar="NAME",
         help="a DNS name or address under which it is reached; may be repeated",
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from strongroom.base.clock import SECOND_NS
+from strongroom.base.clock import SECOND_NS, local_text
 from strongroom.base.errors import EXIT_DONE
 from strongroom.base.printable import printable
 from strongroom.base.quantities import size_text
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 from strongroom.engine.repository.cache_folder import KINDS, kept_in, shrink
 
 EPILOG = """\
@@ -57,7 +56,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         used_ns = int(max((one.used_seconds for one in mine), default=0) * SECOND_NS)
         kinds.append({"kind": kind, "files": files, "size_bytes": size})
         if files:
-            rows.append((_WHAT[kind], f"{files:,}", size_text(size), time_text(used_ns)))
+            rows.append((_WHAT[kind], f"{files:,}", size_text(size), local_text(used_ns)))
     terminal.emit({"type": "cache", "folder": folder, "kinds": kinds})
     terminal.line(f"{printable(folder)} is empty" if not rows else printable(folder))
     write_table(terminal, ("WHAT", ">FILES", ">SIZE", "LAST USED"), rows)

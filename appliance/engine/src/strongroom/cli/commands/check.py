@@ -6,16 +6,16 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from strongroom.base.clock import utc_text
+from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import EXIT_DONE, CheckFailedError, UsageError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
+from strongroom.cli.options import REPEATED, number
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 from strongroom.engine.repository.object_owners import ObjectOwners
 from strongroom.engine.repository.set_aside import SetAside
 from strongroom.engine.repository.snapshots import find_snapshot
@@ -52,8 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--snapshot",
         metavar="ID",
-        action="append",
-        default=[],
+        **REPEATED,
         help="check only what this snapshot needs (`latest` or the beginning of an id)",
     )
     parser.add_argument(
@@ -65,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes",
         metavar="N",
-        type=int,
+        type=number(),
         default=0,
         help="number of checking processes (default: one per core, at most 8)",
     )
@@ -78,8 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Check; raises CheckFailedError when something is damaged."""
-    if arguments.processes < 0:
-        raise UsageError("--processes takes a number from 0 on")
     if arguments.locks:
         return _run_locks(arguments, terminal)
     if arguments.new and arguments.snapshot:
@@ -170,7 +167,7 @@ def write_report(report: CheckReport, owners: ObjectOwners, terminal: Terminal) 
     )
     if report.since_ns:
         terminal.line(
-            f"checked what came since {time_text(report.since_ns)}, when all was verified"
+            f"checked what came since {local_text(report.since_ns)}, when all was verified"
         )
     if not report.findings:
         terminal.line("no damage found")

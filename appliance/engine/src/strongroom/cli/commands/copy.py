@@ -6,16 +6,17 @@ import argparse
 import platform
 from typing import TYPE_CHECKING
 
+from strongroom.base.clock import local_text
 from strongroom.base.errors import EXIT_DONE
 from strongroom.base.printable import printable
 from strongroom.base.quantities import size_text
 from strongroom.cli.access import open_place, open_repository
 from strongroom.cli.live_progress import show_progress
+from strongroom.cli.options import moment
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.settings import Settings
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import parse_moment, time_text
 from strongroom.engine.knobs.table import default_word
 from strongroom.engine.repository.snapshots import Snapshot
 
@@ -50,7 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--from-password-command", metavar="COMMAND", help="a command that prints its passphrase")
     add("--from-key-file", metavar="FILE", help="its exported restore key")
-    add("--from-at", metavar="TIME", help="copy from it as it was at TIME; see `restore --at`")
+    add(
+        "--from-at",
+        metavar="TIME",
+        type=moment,
+        help="copy from it as it was at TIME; see `restore --at`",
+    )
     usual = default_word("compression")
     add("--compression", metavar="CODEC", default=usual, help=f"as for backup (default: {usual})")
     add("-n", "--dry-run", action="store_true", help="only list what would be copied")
@@ -63,7 +69,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.engine.copy.copy import CopyOptions, copy_snapshots, to_be_copied
 
     options = CopyOptions(platform.node(), parse_compression(arguments.compression))
-    at_ns = None if arguments.from_at is None else parse_moment(arguments.from_at)
+    at_ns = arguments.from_at
     if at_ns is not None:
         # What is remembered of the source is of the present.
         arguments.settings = arguments.settings._replace(cache_folder=None)
@@ -137,4 +143,4 @@ def _show(copied: CopiedSnapshot, terminal: Terminal) -> None:
 
 
 def _title(snapshot: Snapshot) -> str:
-    return f"{snapshot.short_id}  {time_text(snapshot.start_ns)}  {printable(snapshot.host)}"
+    return f"{snapshot.short_id}  {local_text(snapshot.start_ns)}  {printable(snapshot.host)}"

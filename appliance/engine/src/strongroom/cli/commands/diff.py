@@ -6,6 +6,7 @@ import argparse
 import stat
 from collections.abc import Iterable
 
+from strongroom.base.clock import local_text
 from strongroom.base.errors import EXIT_DONE
 from strongroom.base.printable import printable
 from strongroom.base.quantities import size_text
@@ -20,7 +21,6 @@ from strongroom.cli.snapshot_choice import (
     shown_path,
 )
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 from strongroom.engine.inspect.diff import (
     ADDED,
     METADATA,
@@ -54,7 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("older", metavar="BEFORE", help="the snapshot to compare from")
     parser.add_argument("newer", metavar="AFTER", help="the snapshot to compare with")
     parser.add_argument(
-        "folder", metavar="PATH", nargs="?", default="/", help="only below this folder"
+        "folder",
+        metavar="PATH",
+        nargs="?",
+        type=normal_path,
+        default=b"",
+        help="only below this folder",
     )
     parser.add_argument(
         "--content-only", action="store_true", help="leave out entries that differ in metadata only"
@@ -73,7 +78,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         with open_director(arguments) as director:
             there = DirectorSnapshots(arguments, director, terminal)
             before, after = there.find(arguments.older), there.find(arguments.newer)
-            found = there.differences(before, after, normal_path(arguments.folder))
+            found = there.differences(before, after, arguments.folder)
             _show_all(before, after, found, arguments, terminal)
         return EXIT_DONE
     with open_repository(arguments, terminal, "view") as repository:
@@ -82,7 +87,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         after = repository.snapshot(choice.find(arguments.newer).id)
         index = repository.kept_index()
         listing = Listing.of(after, repository.reader_of(after, index), takes_any_xattrs=True)
-        folder = found_path(listing, normal_path(arguments.folder), enters=True)
+        folder = found_path(listing, arguments.folder, enters=True)
         readers = ClientReaders(repository, index)
         comparison = SnapshotComparison(readers, before, after)
         _show_all(before, after, comparison.differences(folder), arguments, terminal)
@@ -98,7 +103,7 @@ def _show_all(
 ) -> None:
     for sign, snapshot in (("-", before), ("+", after)):
         terminal.line(
-            f"{sign * 3} {snapshot.short_id}  {time_text(snapshot.start_ns)}  "
+            f"{sign * 3} {snapshot.short_id}  {local_text(snapshot.start_ns)}  "
             f"{printable(snapshot.host)}"
         )
     counts = dict.fromkeys(_SIGNS, 0)

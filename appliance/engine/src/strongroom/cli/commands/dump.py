@@ -21,6 +21,7 @@ from strongroom.cli.snapshot_choice import (
     found_path,
     normal_path,
     shown_path,
+    snapshot_path,
 )
 from strongroom.cli.terminal import Terminal
 from strongroom.engine.inspect.file_content import FileContent, PartReader
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "snapshot",
         metavar="SNAPSHOT[:PATH]",
+        type=snapshot_path,
         help="`latest` or the beginning of an id",
     )
     # `path` is the filter --path.
@@ -66,14 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Write it; PathNotFoundError for a path that the snapshot does not have."""
-    name, colon, given = arguments.snapshot.partition(":")
-    if colon and arguments.inside is not None:
-        raise UsageError(f"{arguments.snapshot} names a path already; give one or the other")
-    if not colon and arguments.inside is None:
+    name, given = arguments.snapshot
+    if given is not None and arguments.inside is not None:
+        raise UsageError(f"{name}:{given} names a path already; give one or the other")
+    typed: str | None = arguments.inside if given is None else given
+    if typed is None:
         raise UsageError("name what to dump: SNAPSHOT PATH; / is everything, as an archive")
     if terminal.as_json:
         raise UsageError("dump writes the file itself, which is not JSON; leave out --json")
-    typed: str = given if colon else arguments.inside
     path = normal_path(typed)
     with open_repository(arguments, terminal, "view") as repository:
         snapshot = chosen_snapshot(arguments, repository, terminal, name)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strongroom.base.clock import utc_text
+from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import EXIT_DONE, DamageError, UsageError
 from strongroom.base.printable import printable
 from strongroom.cli.access import add_past_option, open_repository
 from strongroom.cli.client.place import add_director_options, asks_director
 from strongroom.cli.entry_view import entry_line, entry_object
+from strongroom.cli.options import REPEATED, moment, size, words_of
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import (
     SnapshotChoice,
@@ -25,7 +25,6 @@ from strongroom.cli.snapshot_choice import (
     shown_path,
 )
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import parse_moment, time_text
 from strongroom.engine.inspect.find import Criteria, Finder, Match
 from strongroom.engine.repository.client_readers import ClientReaders
 from strongroom.engine.repository.listing.reader import Listing
@@ -49,9 +48,6 @@ examples:
 Patterns are those of --exclude: without a slash they match names, with one paths.
 """
 
-_SIZE = re.compile(r"(\d+)\s*(?:([kmgtp])(i?)b?|b)?", re.IGNORECASE)
-_UNITS = " kmgtp"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the criteria."""
@@ -63,21 +59,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--regex",
         metavar="REGEX",
-        action="append",
-        default=[],
+        type=os.fsencode,
+        **REPEATED,
         help="a regular expression that is found in the absolute path",
     )
     add(
         "--type",
         metavar="TYPE[,TYPE]",
-        default="",
+        type=words_of(tuple(KINDS)),
+        default=(),
         help=f"only these: {', '.join(KINDS)}",
     )
-    add("--larger-than", metavar="SIZE", help="files of more than SIZE (100k, 10M, 2G)")
-    add("--smaller-than", metavar="SIZE", help="files of less than SIZE")
-    add("--newer-than", metavar="TIME", help="modified after TIME: a date, or how long ago (7d)")
-    add("--older-than", metavar="TIME", help="modified before TIME")
-    add("--below", metavar="PATH", default="/", help="only below this folder")
+    add("--larger-than", metavar="SIZE", type=size, help="files of more than SIZE (100k, 10M, 2G)")
+    add("--smaller-than", metavar="SIZE", type=size, help="files of less than SIZE")
+    newer = "modified after TIME: a date, or how long ago (7d)"
+    add("--newer-than", metavar="TIME", type=moment, help=newer)
+    add("--older-than", metavar="TIME", type=moment, help="modified before TIME")
+    below = "only below this folder"
+    add("--below", metavar="PATH", type=normal_path, default=b"", help=below)
     add("--in", metavar="SNAPSHOT", dest="only", help="only in this snapshot (`latest`, an id)")
     add(
         "--show-snapshots",
@@ -132,7 +131,7 @@ def _found_by_director(
     """What the director finds by name, of that what the other criteria want."""
     from strongroom.cli.client.inspect import DirectorSnapshots
 
-    if arguments.regex or arguments.tag or arguments.before:
+    if arguments.regex or arguments.tag or arguments.before is not None:
         raise UsageError("--regex, --tag and --before work without the director only")
     there = DirectorSnapshots(arguments, director, terminal)
     only = None if arguments.only is None else there.find(arguments.only)
@@ -149,41 +148,19 @@ def _found_by_director(
 
 def _criteria(arguments: argparse.Namespace) -> Criteria:
     patterns = tuple(os.fsencode(pattern) for pattern in arguments.patterns)
-    larger = _size_bytes(arguments.larger_than)
-    smaller = _size_bytes(arguments.smaller_than)
-    newer_ns = None if arguments.newer_than is None else parse_moment(arguments.newer_than)
-    older_ns = None if arguments.older_than is None else parse_moment(arguments.older_than)
+    larger, smaller = arguments.larger_than, arguments.smaller_than
+    newer_ns, older_ns = arguments.newer_than, arguments.older_than
     return Criteria(
         globs=() if arguments.ignore_case else patterns,
         globs_ignoring_case=patterns if arguments.ignore_case else (),
-        regexes=tuple(os.fsencode(regex) for regex in arguments.regex),
-        formats=frozenset(_format(name) for name in arguments.type.split(",") if name),
+        regexes=tuple(arguments.regex),
+        formats=frozenset(KINDS[name] for name in arguments.type),
         smallest_bytes=None if larger is None else larger + 1,
         largest_bytes=None if smaller is None else smaller - 1,
         earliest_ns=None if newer_ns is None else newer_ns + 1,
         latest_ns=None if older_ns is None else older_ns - 1,
-        below=normal_path(arguments.below),
+        below=arguments.below,
     )
-
-
-def _format(name: str) -> int:
-    try:
-        return KINDS[name.strip()]
-    except KeyError:
-        raise UsageError(f"no type {printable(name)}; use {', '.join(KINDS)}") from None
-
-
-def _size_bytes(text: str | None) -> int | None:
-    """`10M` and `10MiB` both count in 1024, as all units here do."""
-    if text is None:
-        return None
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(
-            f"{printable(text)} is not a size; write for example 4096, 100k, 10M, 2GiB"
-        )
-    power = _UNITS.index((match.group(2) or " ").lower())
-    return int(match.group(1)) << 10 * power
 
 
 def _searched(
@@ -263,4 +240,4 @@ def _start(found: list[Match]) -> int:
 
 
 def _heading(snapshot: Snapshot) -> str:
-    return f"{snapshot.short_id}  {time_text(snapshot.start_ns)}  {printable(snapshot.host)}"
+    return f"{snapshot.short_id}  {local_text(snapshot.start_ns)}  {printable(snapshot.host)}"

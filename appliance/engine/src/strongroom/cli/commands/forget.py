@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from strongroom.base.clock import utc_text
+from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import EXIT_DONE, UsageError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted
@@ -17,15 +17,20 @@ from strongroom.cli.commands.prune import (
     run_prune,
 )
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters, shown_path
+from strongroom.cli.options import REPEATED, exact_seconds, words, words_of
+from strongroom.cli.snapshot_choice import (
+    GROUPED_BY,
+    SnapshotChoice,
+    add_snapshot_filters,
+    shown_path,
+)
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 from strongroom.engine.repository.snapshots import Snapshot
 
 if TYPE_CHECKING:
     from strongroom.engine.prune.forget import ForgetGroup, ForgetOptions, ForgetReport
-    from strongroom.engine.prune.retention import RetentionRules
+    from strongroom.engine.prune.retention import Duration, RetentionRules
 
 EPILOG = """\
 examples:
@@ -51,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--keep-{period}",
             metavar="N",
-            default="0",
+            type=_limit,
+            default=0,
             help=f"keep the N last {what}, or `unlimited`"
             if period != "last"
             else f"keep the N {what}",
@@ -59,25 +65,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--keep-within",
         metavar="DURATION",
+        type=_duration,
         help="keep snapshots at most DURATION (36h, 30d, 6m, 1y) older than the newest",
     )
     group.add_argument(
         "--keep-tag",
         metavar="TAG[,TAG]",
-        action="append",
-        default=[],
+        type=words,
+        **REPEATED,
         help="keep snapshots that have all these tags; may be given several times",
     )
     group.add_argument(
         "--minimum-retention",
         metavar="DURATION",
-        default="0s",
+        type=exact_seconds,
+        default=0,
         help="keep snapshots received less than DURATION ago, even if named (default: none; "
         "`strongroom schedule`, pools and storage daemons have 7 days)",
     )
     group.add_argument(
         "--group-by",
         metavar="WHAT[,WHAT]",
+        type=words_of(GROUPED_BY),
         default="host,paths",
         help="apply the rules to each group separately: host, paths, tags, job, or several of "
         "them; '' for one group (default: host,paths)",
@@ -127,24 +136,28 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _rules(arguments: argparse.Namespace) -> RetentionRules:
-    from strongroom.engine.prune.retention import RetentionRules, parse_duration
+    from strongroom.engine.prune.retention import RetentionRules
 
-    counts = {period: _limit(getattr(arguments, f"keep_{period}"), period) for period in _PERIODS}
-    within = arguments.keep_within
     return RetentionRules(
-        **counts,
-        within=None if within is None else parse_duration(within),
-        tags=tuple(frozenset(tag for tag in tags.split(",") if tag) for tags in arguments.keep_tag),
+        **{period: getattr(arguments, f"keep_{period}") for period in _PERIODS},
+        within=arguments.keep_within,
+        tags=tuple(map(frozenset, arguments.keep_tag)),
     )
 
 
-def _limit(text: str, period: str) -> int:
+def _duration(text: str) -> Duration:
+    from strongroom.engine.prune.retention import parse_duration
+
+    return parse_duration(text)
+
+
+def _limit(text: str) -> int:
     from strongroom.engine.prune.retention import UNLIMITED
 
     if text == "unlimited":
         return UNLIMITED
     if not text.isdecimal() or len(text) > 9:
-        raise UsageError(f"--keep-{period} takes a number or `unlimited`, not {text!r}")
+        raise UsageError(f"{text!r}: write a number, or `unlimited`")
     return int(text)
 
 
@@ -154,22 +167,14 @@ def _options(
     named: list[Snapshot],
     choice: SnapshotChoice,
 ) -> ForgetOptions:
-    from strongroom.engine.prune.forget import GROUP_PARTS, ForgetOptions
-    from strongroom.engine.prune.retention import parse_duration
+    from strongroom.engine.prune.forget import ForgetOptions
 
-    group_by = tuple(part.strip() for part in arguments.group_by.split(",") if part.strip())
-    for part in group_by:
-        if part not in GROUP_PARTS:
-            raise UsageError(f"cannot group by {printable(part)}; use {', '.join(GROUP_PARTS)}")
-    minimum = parse_duration(arguments.minimum_retention)
-    if minimum.months:
-        raise UsageError("--minimum-retention takes hours, days or weeks, not months")
     return ForgetOptions(
         rules=rules,
-        group_by=group_by,
+        group_by=arguments.group_by,
         snapshot_ids=tuple(one.id for one in named),
         allow_remove_all=arguments.allow_remove_all,
-        minimum_retention_seconds=minimum.seconds,
+        minimum_retention_seconds=arguments.minimum_retention,
         false=frozenset(one.id for one in choice.false) | frozenset(choice.undecodable),
         dry_run=arguments.dry_run,
     )
@@ -223,7 +228,7 @@ def _write_group(group: ForgetGroup, report: ForgetReport, terminal: Terminal) -
             (
                 "keep" if judged.reasons else "forget",
                 judged.snapshot.short_id,
-                time_text(judged.snapshot.start_ns),
+                local_text(judged.snapshot.start_ns),
                 printable(judged.snapshot.host),
                 printable(",".join(judged.snapshot.tags)),
                 "; ".join(judged.reasons),

@@ -17,6 +17,7 @@ from strongroom.base.errors import (
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted
 from strongroom.cli.access import open_store, repository_place
+from strongroom.cli.options import exact_seconds
 from strongroom.cli.passphrase import choose_passphrase, given_passphrase, warn_if_weak
 from strongroom.cli.terminal import Terminal
 from strongroom.engine.content.ciphers import CIPHER_NAMES, NONE, parse_encryption
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lock-for",
         metavar="DURATION",
+        type=exact_seconds,
         help="s3: only: no one can remove what is stored for this long (object lock), such as 30d; "
         "see `strongroom lock`",
     )
@@ -97,12 +99,9 @@ def _lock_rule(arguments: argparse.Namespace) -> LockRule | None:
         if arguments.lock_mode is not None:
             raise UsageError("--lock-mode says how --lock-for locks; give both")
         return None
-    from strongroom.engine.prune.retention import parse_duration
-
-    duration = parse_duration(arguments.lock_for)
-    if duration.months or not _LEAST_LOCK_SECONDS <= duration.seconds <= MOST_LOCK_SECONDS:
+    if not _LEAST_LOCK_SECONDS <= arguments.lock_for <= MOST_LOCK_SECONDS:
         raise UsageError("--lock-for takes a number of days from 1 on (30d, 8w), not months")
-    return LockRule(duration.seconds, arguments.lock_mode or "governance")
+    return LockRule(arguments.lock_for, arguments.lock_mode or "governance")
 
 
 def _require_vacant(store: Store) -> None:

@@ -10,7 +10,7 @@ import argparse
 import os
 import socket
 
-from strongroom.base.clock import utc_text
+from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import EXIT_DONE, KeyRightError, UsageError, WrongKeyError
 from strongroom.base.printable import printable
 from strongroom.cli.access import (
@@ -29,7 +29,6 @@ from strongroom.cli.passphrase import (
 )
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 from strongroom.engine.repository.keys.files import export_key
 from strongroom.engine.repository.keys.roles import ApplianceKey, RestoreKey
 from strongroom.engine.repository.keys.wrapping import unwrap_key
@@ -132,7 +131,7 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
             }
         )
     columns = ("ID", "CREATED", "LABEL")
-    rows = [[name[:8], time_text(info.created_ns), printable(info.label)] for name, info in wraps]
+    rows = [[name[:8], local_text(info.created_ns), printable(info.label)] for name, info in wraps]
     write_table(terminal, columns, rows)
     if not wraps:
         terminal.line("this repository has no passphrase: its keys are stored unencrypted")

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from strongroom.base.clock import utc_text
+from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import EXIT_DONE, CheckFailedError
 from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.lock_view import write_tampering
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 
 if TYPE_CHECKING:
     from strongroom.engine.lock.extension import ExtensionReport
@@ -84,7 +83,7 @@ def _write_report(report: ExtensionReport, terminal: Terminal) -> None:
         f"locks of {counted(report.extended, 'object')} ({size_text(report.extended_bytes)}) "
         f"{would} in {duration_text(report.elapsed_seconds)}"
     )
-    until = f" until {time_text(until_ns)} or longer" if until_ns else ""
+    until = f" until {local_text(until_ns)} or longer" if until_ns else ""
     terminal.line(f"{counted(report.objects, 'object')} locked{until}")
     terminal.detail(f"{counted(report.asked, 'object')} asked for")
     write_tampering(report.overlaid, (), terminal)

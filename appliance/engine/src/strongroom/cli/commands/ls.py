@@ -19,6 +19,7 @@ from strongroom.cli.snapshot_choice import (
     found_path,
     normal_path,
     shown_path,
+    snapshot_path,
 )
 from strongroom.cli.terminal import Terminal
 from strongroom.engine.repository.listing.reader import Listing
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "snapshot",
         metavar="SNAPSHOT[:PATH]",
+        type=snapshot_path,
         nargs="?",
         default="latest",
         help="`latest` (the default) or the beginning of an id",
@@ -67,9 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """List; PathNotFoundError for a path that the snapshot does not hold."""
-    name, colon, inside = arguments.snapshot.partition(":")
-    if colon and arguments.paths:
-        raise UsageError(f"{arguments.snapshot} names a path already; give one or the other")
+    name, inside = arguments.snapshot
+    if inside is not None and arguments.paths:
+        raise UsageError(f"{name}:{inside} names a path already; give one or the other")
     paths = arguments.paths or [inside or "/"]
     if asks_director(arguments):
         from strongroom.cli.client.client import open_director

@@ -15,6 +15,7 @@ from strongroom.base.errors import (
 )
 from strongroom.base.printable import printable
 from strongroom.cli.access import add_past_option, open_repository
+from strongroom.cli.options import number
 from strongroom.cli.set_aside import set_aside_lines
 from strongroom.cli.snapshot_choice import add_snapshot_filters, snapshot_filter
 from strongroom.cli.terminal import Terminal
@@ -50,14 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache-size",
         metavar="MIB",
-        type=int,
+        type=number(1),
         default=64,
         help="memory for decoded blocks in MiB (default: 64)",
     )
     parser.add_argument(
         "--threads",
         metavar="N",
-        type=int,
+        type=number(1),
         default=1,
         help="requests answered at the same time (default: 1, fastest unless the store is slow)",
     )
@@ -68,10 +69,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Mount; with --foreground until it is unmounted."""
     mount_point = _vacant_folder(arguments.mount_point)
-    if arguments.cache_size < 1:
-        raise UsageError("--cache-size needs a number of MiB from 1 on")
-    if arguments.threads < 1:
-        raise UsageError("--threads needs a number from 1 on")
     _require_fuse()
     with open_repository(arguments, terminal) as repository:
         if arguments.foreground:

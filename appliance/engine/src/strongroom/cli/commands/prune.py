@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import re
 from typing import TYPE_CHECKING
 
+from strongroom.base.clock import local_text
 from strongroom.base.errors import EXIT_DONE, UsageError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
+from strongroom.cli.options import exact_seconds, number, share, size
 from strongroom.cli.set_aside import end_with
-from strongroom.cli.sizes import size_bytes
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 from strongroom.engine.repository.repository import Repository
 
 if TYPE_CHECKING:
@@ -47,31 +46,35 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--repack-below",
         metavar="SHARE",
+        type=share,
         default="80%",
         help="repack packs of which less than SHARE is used (default: 80%%)",
     )
     group.add_argument(
         "--max-unused",
         metavar="SHARE",
+        type=share,
         default="5%",
         help="leave up to SHARE of the used size unused (default: 5%%)",
     )
     group.add_argument(
         "--grace",
         metavar="DURATION",
+        type=exact_seconds,
         help="keep marked packs this long for readers (default: 0 if no other job "
         "runs, else an hour)",
     )
     group.add_argument(
         "--threads",
         metavar="N",
-        type=int,
+        type=number(),
         default=0,
         help="copying threads (default: one per core, at most 8)",
     )
     group.add_argument(
         "--memory",
         metavar="SIZE",
+        type=size,
         default="1G",
         help="memory for blocks that are counted at once; with more blocks, index and listings are "
         "read once for each part (default: 1G)",
@@ -87,28 +90,17 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
 def prune_options(arguments: argparse.Namespace) -> PruneOptions:
     """The options as the user gave them; raises UsageError."""
     from strongroom.engine.prune.prune_options import LEAST_MEMORY_BYTES, PruneOptions
-    from strongroom.engine.prune.retention import parse_duration
 
-    grace_seconds = None
-    if arguments.grace is not None:
-        text = arguments.grace
-        grace = parse_duration("0s" if text == "0" else text)
-        if grace.months:
-            raise UsageError("--grace takes hours, days or weeks, not months")
-        grace_seconds = float(grace.seconds)
-    if arguments.threads < 0:
-        raise UsageError("--threads takes a number from 0 on")
-    memory_bytes = size_bytes(arguments.memory, "--memory")
-    if memory_bytes < LEAST_MEMORY_BYTES:
+    if arguments.memory < LEAST_MEMORY_BYTES:
         raise UsageError("--memory takes 64M or more")
     return PruneOptions(
-        repack_below=_share(arguments.repack_below, "--repack-below"),
-        max_unused=_share(arguments.max_unused, "--max-unused"),
-        grace_seconds=grace_seconds,
+        repack_below=arguments.repack_below,
+        max_unused=arguments.max_unused,
+        grace_seconds=arguments.grace,
         threads=arguments.threads,
         dry_run=arguments.dry_run,
         recount=arguments.recount,
-        memory_bytes=memory_bytes,
+        memory_bytes=arguments.memory,
     )
 
 
@@ -153,7 +145,7 @@ def _write_report(report: PruneReport, terminal: Terminal) -> None:
         + ("" if report.dry_run else f" in {duration_text(report.elapsed_seconds)}")
     )
     if report.counted_ns:
-        since = time_text(report.counted_ns)
+        since = local_text(report.counted_ns)
         terminal.line(
             f"nothing went since {since}, and what came is in use; count again with --recount"
         )
@@ -177,7 +169,7 @@ def _write_report(report: PruneReport, terminal: Terminal) -> None:
         terminal.line(
             f"{counted(report.hidden.locked, 'deleted object')} "
             f"({size_text(report.hidden.locked_bytes)}) locked, the last one until "
-            f"{time_text(report.hidden.until_ns)}; a later prune frees this space"
+            f"{local_text(report.hidden.until_ns)}; a later prune frees this space"
         )
     if report.spared_packs:
         terminal.line(
@@ -188,12 +180,3 @@ def _write_report(report: PruneReport, terminal: Terminal) -> None:
             terminal.line(f"  {printable(one.text)}")
     if any(one.is_long for one in report.holdups):
         terminal.warn(REMEDY)
-
-
-def _share(text: str, option: str) -> float:
-    """A share as 0 to 1, from `80%` or `0.8`."""
-    found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)(%?)", text.strip())
-    value = float(found.group(1)) / (100 if found.group(2) else 1) if found else -1.0
-    if not 0 <= value <= 1:
-        raise UsageError(f"{option} takes a share such as 80% or 0.8, not {text!r}")
-    return value

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-from strongroom.base.clock import utc_text
+from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import (
     EXIT_DONE,
     EXIT_INCOMPLETE,
@@ -24,9 +24,9 @@ from strongroom.base.errors import (
 from strongroom.base.printable import printable
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
+from strongroom.cli.options import moment
 from strongroom.cli.snapshot_choice import SnapshotChoice
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.snapshots import Snapshot
 
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--snapshot", metavar="ID", default="latest", help="this one instead of the newest"
     )
     parser.add_argument(
-        "--before", metavar="TIME",
+        "--before", metavar="TIME", type=moment,
         help="the newest begun at or before TIME: a date, a date and time, or how long ago (7d)",
     )  # fmt: skip
     parser.set_defaults(host=None, job=_JOB, path=[], tag=[], false=False)
@@ -102,7 +102,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     )
     terminal.line(
         f"recovered from snapshot {snapshot.short_id} of {printable(snapshot.host)}, "
-        f"{time_text(snapshot.start_ns)}:"
+        f"{local_text(snapshot.start_ns)}:"
     )
     for place in configuration:
         terminal.line(f"  configuration  {printable(place)}")
@@ -117,7 +117,9 @@ def _list(snapshots: Iterable[Snapshot], terminal: Terminal) -> int:
             newest[one.host] = one
     for host, one in sorted(newest.items()):
         terminal.emit({"type": "director", "name": host, "snapshot": one.id})
-        terminal.line(f"{printable(host)}  newest backup {one.short_id}, {time_text(one.start_ns)}")
+        terminal.line(
+            f"{printable(host)}  newest backup {one.short_id}, {local_text(one.start_ns)}"
+        )
     if not newest:
         terminal.line("no client has a backup of a catalog here")
         return EXIT_DONE

@@ -10,6 +10,7 @@ from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, duration_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
+from strongroom.cli.options import number
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.terminal import Terminal
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "parts",
         metavar="PART",
         nargs="*",
+        type=_part,
         help=f"what to repair: {', '.join(_PARTS)} (default: all of them)",
     )
     parser.add_argument(
@@ -49,21 +51,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes",
         metavar="N",
-        type=int,
+        type=number(),
         default=0,
         help="number of reading processes (default: one per core, at most 8)",
     )
+
+
+def _part(text: str) -> str:
+    if text not in _PARTS:
+        raise UsageError(f"cannot repair {printable(text)}; use {', '.join(_PARTS)}")
+    return text
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Repair, and report what was done and what is lost."""
     from strongroom.engine.repair.repair import ALL_PARTS, RepairOptions, repair
 
-    for part in arguments.parts:
-        if part not in _PARTS:
-            raise UsageError(f"cannot repair {printable(part)}; use {', '.join(_PARTS)}")
-    if arguments.processes < 0:
-        raise UsageError("--processes takes a number from 0 on")
     parts = frozenset(part for part in ALL_PARTS if part in arguments.parts) or ALL_PARTS
     options = RepairOptions(parts, arguments.processes, arguments.dry_run)
     with open_repository(arguments, terminal, "read") as repository:

@@ -8,6 +8,7 @@ import socket
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from strongroom.base.clock import local_text
 from strongroom.base.errors import (
     EXIT_DONE,
     EXIT_INCOMPLETE,
@@ -25,15 +26,16 @@ from strongroom.cli.client.restore import (
 )
 from strongroom.cli.entry_lines import RestoreLines
 from strongroom.cli.live_progress import show_progress
+from strongroom.cli.options import add_patterns, number, patterns_of
 from strongroom.cli.snapshot_choice import (
+    SnapshotPath,
     add_snapshot_filters,
     chosen_snapshot,
-    normal_path,
     path_in,
     shown_path,
+    snapshot_path,
 )
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import SetAside
 from strongroom.engine.repository.snapshots import Snapshot, is_made_with_restore_key
@@ -42,7 +44,6 @@ from strongroom.engine.rows.views import join_path, split_path
 
 if TYPE_CHECKING:
     from strongroom.engine.restore.options import RestoreOptions, RestoreReport
-    from strongroom.engine.scan.patterns import Patterns
     from strongroom.engine.verify.options import VerifyReport
 
 EPILOG = """\
@@ -106,6 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "snapshot",
         metavar="SNAPSHOT[:SUBPATH]",
+        type=snapshot_path,
         help="`latest` or the beginning of an id; with a path only that file or directory",
     )
     add_snapshot_filters(parser)
@@ -115,15 +117,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     target.add_argument("-t", "--target", metavar="FOLDER", help="created when it is missing")
     target.add_argument("--in-place", action="store_true", help="to the original paths, below /")
     what = parser.add_argument_group("what")
-    what.add_argument(
-        "-i", "--include", action="append", default=[], metavar="PATTERN",
-        help="only entries that match (several: any of them), and their content",
-    )  # fmt: skip
-    what.add_argument("--iinclude", action="append", default=[], metavar="PATTERN",
-                      help="the same without regard to case")  # fmt: skip
-    what.add_argument("-e", "--exclude", action="append", default=[], metavar="PATTERN",
-                      help="not entries that match, nor their content")  # fmt: skip
-    what.add_argument("--iexclude", action="append", default=[], metavar="PATTERN")
+    include = "only entries that match (several: any of them), and their content"
+    add_patterns(what, "include", include)
+    add_patterns(what, "exclude", "not entries that match, nor their content")
     how = parser.add_argument_group("how")
     how.add_argument(
         "--overwrite",
@@ -143,7 +139,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("-n", "--dry-run", action="store_true", help="only report what would be done")
     how.add_argument("--verify", action="store_true",
                      help="afterwards read everything again from disk and compare")  # fmt: skip
-    how.add_argument("--workers", type=int, default=0, metavar="N",
+    how.add_argument("--workers", type=number(0, 256), default=0, metavar="N",
                      help="processes that write files; 0: choose for me")  # fmt: skip
     add_restore_options(parser)
 
@@ -156,10 +152,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     lines = RestoreLines(terminal)
     module = "strongroom.engine.restore.restore"
     with open_repository(arguments, terminal, "view", module=module) as repository:
-        wanted = arguments.snapshot.partition(":")[0]
-        snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
-        enters = bool(options.subpath) and arguments.snapshot.endswith("/")
-        if enters:
+        place: SnapshotPath = arguments.snapshot
+        snapshot = chosen_snapshot(arguments, repository, terminal, place.snapshot)
+        if place.enters:
             subpath = path_in(repository, snapshot, options.subpath, enters=True)
             options = replace(options, subpath=subpath)
         options = _with_privileges(options, arguments, repository, snapshot, terminal)
@@ -174,7 +169,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         try:
             report = write(options)
         except PathNotFoundError:
-            subpath = path_in(repository, snapshot, options.subpath, enters=enters)
+            subpath = path_in(repository, snapshot, options.subpath, enters=place.enters)
             if subpath == options.subpath:
                 _tell_if_unread(repository, snapshot, subpath)
                 raise
@@ -285,19 +280,8 @@ def _name_newest(
 
 
 def _newest_text(snapshot: Snapshot) -> str:
-    when = time_text(snapshot.start_ns)
+    when = local_text(snapshot.start_ns)
     return f"the newest snapshot that has it is {snapshot.short_id} of {when}"
-
-
-def patterns_of(texts: list[str], ignoring_case: list[str]) -> Patterns | None:
-    """Compiled patterns of two options, None when neither was given. Raises UsageError."""
-    if not texts and not ignoring_case:
-        return None
-    from strongroom.engine.scan.patterns import Patterns, and_resolved
-
-    given = [(os.fsencode(text), False) for text in texts]
-    given += [(os.fsencode(text), True) for text in ignoring_case]
-    return Patterns(and_resolved(given))
 
 
 def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOptions:
@@ -307,14 +291,12 @@ def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOption
     target = b"/" if arguments.in_place else os.path.abspath(os.fsencode(arguments.target or "."))
     if target == b"/" and not arguments.in_place:
         raise UsageError("to restore into / use --in-place instead of --target")
-    if not 0 <= arguments.workers <= 256:
-        raise UsageError("--workers: a number from 0 to 256 is wanted")
     return RestoreOptions(
         target=target,
-        subpath=normal_path(arguments.snapshot.partition(":")[2]),
+        subpath=arguments.snapshot.inside,
         in_place=arguments.in_place,
-        includes=patterns_of(arguments.include, arguments.iinclude),
-        excludes=patterns_of(arguments.exclude, arguments.iexclude),
+        includes=patterns_of(arguments, "include"),
+        excludes=patterns_of(arguments, "exclude"),
         overwrite=Overwrite(arguments.overwrite or "if-changed"),
         delete=arguments.delete,
         dry_run=arguments.dry_run,

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from strongroom.base.clock import local_text
 from strongroom.base.errors import EXIT_DONE, UsageError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
+from strongroom.cli.options import add_patterns, patterns_of
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 
 if TYPE_CHECKING:
     import argparse
 
     from strongroom.engine.copy.rewrite import Changes, Replaced
-    from strongroom.engine.scan.patterns import Patterns
 
 EPILOG = """\
 examples:
@@ -42,13 +41,7 @@ Patterns are those of `backup --exclude`.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the snapshots, what to drop, and the new client."""
     group = parser.add_argument_group("what to change")
-    group.add_argument("-e", "--exclude", action="append", default=[], metavar="PATTERN",
-                       help="drop what matches, with all that is in it")  # fmt: skip
-    group.add_argument("--iexclude", action="append", default=[], metavar="PATTERN",
-                       help="the same without regard to case")  # fmt: skip
-    group.add_argument("--exclude-file", action="append", default=[], metavar="FILE",
-                       help="patterns from FILE, one a line")  # fmt: skip
-    group.add_argument("--iexclude-file", action="append", default=[], metavar="FILE")
+    add_patterns(group, "exclude", "drop what matches, with all that is in it", files=True)
     group.add_argument("--new-host", metavar="NAME", default="", help="the client's new name")
     group.add_argument("--forget", action="store_true", help="remove the old snapshots")
     add_choice(parser)
@@ -70,7 +63,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Replace the snapshots that change."""
     from strongroom.engine.copy.rewrite import Changes
 
-    excludes = _patterns(arguments)
+    excludes = patterns_of(arguments, "exclude")
     if excludes is None and not arguments.new_host:
         raise UsageError("say what to drop (--exclude PATTERN), or give --new-host")
     changes = Changes(excludes=excludes, host=arguments.new_host, forget=arguments.forget)
@@ -110,20 +103,6 @@ def replace_chosen(arguments: argparse.Namespace, terminal: Terminal, changes: C
     return EXIT_DONE
 
 
-def _patterns(arguments: argparse.Namespace) -> Patterns | None:
-    from strongroom.engine.scan.patterns import Patterns, and_resolved, read_pattern_file
-
-    given: list[tuple[bytes, bool]] = []
-    for texts, files, ignores_case in (
-        (arguments.exclude, arguments.exclude_file, False),
-        (arguments.iexclude, arguments.iexclude_file, True),
-    ):
-        given += [(os.fsencode(text), ignores_case) for text in texts]
-        for file in files:
-            given += [(text, ignores_case) for text in read_pattern_file(os.fsencode(file))]
-    return Patterns(and_resolved(given)) if given else None
-
-
 def _show(replaced: Replaced, changes: Changes, terminal: Terminal) -> None:
     old, new = replaced.old, replaced.new
     terminal.emit(
@@ -149,6 +128,6 @@ def _show(replaced: Replaced, changes: Changes, terminal: Terminal) -> None:
         )
     arrow = "" if new is None else f" -> {new.short_id}"
     terminal.line(
-        f"{old.short_id}{arrow}  {time_text(old.start_ns)}  {printable(old.host)}  "
+        f"{old.short_id}{arrow}  {local_text(old.start_ns)}  {printable(old.host)}  "
         f"{printable('; '.join(what))}"
     )

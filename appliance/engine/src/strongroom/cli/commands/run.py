@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from strongroom.base.errors import EXIT_DONE, ConflictError, UsageError
+from strongroom.base.errors import EXIT_DONE, ConflictError
 from strongroom.cli.client.place import add_director_options
 from strongroom.cli.client.view import run_exit_code, run_line, short_id, tell_run
+from strongroom.cli.options import number
 from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
@@ -28,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     other.add_argument("--level", choices=("full", "differential", "incremental"), default="")
     for name in ("client", "fileset", "storage", "pool"):
         other.add_argument(f"--{name}", metavar="NAME", default="")
-    other.add_argument("--priority", type=int, default=0, metavar="N", help="lower starts first")
+    other.add_argument("--priority", type=number(), default=0, metavar="N",
+                       help="lower starts first")  # fmt: skip
     parser.add_argument("-w", "--watch", action="store_true", help="follow it until it has ended")
     add_director_options(parser)
 
@@ -38,8 +40,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.cli.client.client import open_director
     from strongroom.cli.client.run_watch import watch_run
 
-    if arguments.priority < 0:
-        raise UsageError("--priority: write a number from 1, or 0 for that of the job")
     fields = ("job", "level", "client", "fileset", "storage", "pool", "priority")
     with open_director(arguments) as director:
         found = director.post("/runs", {name: getattr(arguments, name) for name in fields})

@@ -6,9 +6,10 @@ import argparse
 from itertools import islice
 
 from strongroom.base import clock
-from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.errors import EXIT_DONE
 from strongroom.cli.client.place import add_director_options
 from strongroom.cli.client.view import write_runs
+from strongroom.cli.options import REPEATED, number
 from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
@@ -28,10 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--client", metavar="NAME", help="only those of this client")
     parser.add_argument("--kind", choices=_KINDS, help="only those of this kind")
     parser.add_argument(
-        "--state", action="append", choices=_STATES, metavar="STATE", default=[],
+        "--state", **REPEATED, choices=_STATES, metavar="STATE",
         help=f"only those in this state (several: any of them): {', '.join(_STATES)}",
     )  # fmt: skip
-    parser.add_argument("--last", type=int, default=50, metavar="N", help="how many (default: 50)")
+    parser.add_argument("--last", type=number(1), default=50, metavar="N",
+                        help="how many (default: 50)")  # fmt: skip
     add_director_options(parser)
 
 
@@ -39,8 +41,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Fetch and show."""
     from strongroom.cli.client.client import open_director
 
-    if arguments.last < 1:
-        raise UsageError("--last: a number from 1 is wanted")
     with open_director(arguments) as director:
         pages = director.pages(
             "/runs",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.errors import EXIT_DONE
 from strongroom.base.quantities import counted, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
+from strongroom.cli.options import number
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.terminal import Terminal
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="least_clients",
         metavar="N",
-        type=int,
+        type=number(1),
         default=3,
         help="share what at least N clients have (default 3; 1: all that is offered)",
     )
@@ -48,11 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Share and report. UsageError for a number of clients below 1."""
+    """Share and report."""
     from strongroom.engine.share.share import ShareOptions, share
 
-    if arguments.least_clients < 1:
-        raise UsageError(f"--from {arguments.least_clients}: give 1 or more")
     with open_repository(arguments, terminal, "read") as repository:
         clients = None
         if arguments.clients is not None:

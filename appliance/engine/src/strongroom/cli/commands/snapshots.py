@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from strongroom.base.clock import local_text
 from strongroom.base.errors import EXIT_DONE, UsageError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, size_text
 from strongroom.cli.access import add_past_option, open_repository
 from strongroom.cli.client.place import add_director_options, asks_director
+from strongroom.cli.options import number, words_of
 from strongroom.cli.snapshot_choice import (
+    GROUPED_BY,
     SnapshotChoice,
     add_snapshot_filters,
     shown_path,
@@ -19,7 +22,6 @@ from strongroom.cli.snapshot_choice import (
 )
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 from strongroom.engine.repository.snapshots import Snapshot
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ its catalog, which does not know their paths.
 """
 
 _COLUMNS = ("ID", "TIME", "HOST", "JOB", "LEVEL", ">FILES", ">SIZE", ">ERRORS", "TAGS", "PATHS")
-_GROUP_PARTS = ("host", "job", "tags", "paths")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,21 +53,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_past_option(parser)
     add_director_options(parser)
     parser.add_argument(
-        "--latest", metavar="N", type=int, help="only the newest N (of each group, if grouped)"
+        "--latest",
+        metavar="N",
+        type=number(1),
+        help="only the newest N (of each group, if grouped)",
     )
     parser.add_argument(
         "--group-by",
         metavar="WHAT[,WHAT]",
-        default="",
-        help=f"group by {', '.join(_GROUP_PARTS)}, or several of them",
+        type=words_of(GROUPED_BY),
+        default=(),
+        help=f"group by {', '.join(GROUPED_BY)}, or several of them",
     )
 
 
 def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     """Write the table, one for each group."""
-    parts = _group_parts(arguments.group_by)
-    if arguments.latest is not None and arguments.latest < 1:
-        raise UsageError("--latest needs a number from 1 on")
+    parts = arguments.group_by
     if arguments.snapshot is not None and (arguments.latest is not None or parts):
         raise UsageError("one snapshot goes without --latest and --group-by")
     if asks_director(arguments):
@@ -107,7 +110,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 def _show(
     snapshots: list[Snapshot],
-    parts: list[str],
+    parts: Sequence[str],
     latest: int | None,
     false: set[str],
     object_of: Callable[[Snapshot], dict[str, object]],
@@ -138,18 +141,10 @@ def _show(
         terminal.line(f"{counted(count, 'snapshot')}{of}")
 
 
-def _group_parts(text: str) -> list[str]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    for part in parts:
-        if part not in _GROUP_PARTS:
-            raise UsageError(f"cannot group by {printable(part)}; use {', '.join(_GROUP_PARTS)}")
-    return parts
-
-
 def _row(snapshot: Snapshot, false: set[str]) -> list[str]:
     return [
         snapshot.short_id,
-        time_text(snapshot.start_ns),
+        local_text(snapshot.start_ns),
         printable(snapshot.host),
         printable(snapshot.job),
         snapshot.level,

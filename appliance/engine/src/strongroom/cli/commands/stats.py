@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from strongroom.base.clock import utc_text
+from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import EXIT_DONE
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, size_text
@@ -15,7 +15,6 @@ from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
-from strongroom.cli.times import time_text
 from strongroom.engine.inspect.stats import (
     ContentStats,
     RepositoryStats,
@@ -137,7 +136,7 @@ def _row(stats: SnapshotStats) -> list[str]:
     snapshot = stats.snapshot
     return [
         snapshot.short_id,
-        time_text(snapshot.start_ns),
+        local_text(snapshot.start_ns),
         printable(snapshot.host),
         str(stats.files),
         size_text(stats.restore_bytes),

@@ -6,6 +6,7 @@ import argparse
 
 from strongroom.base.errors import UsageError
 from strongroom.cli.commands.rewrite import add_choice, replace_chosen
+from strongroom.cli.options import words
 from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
@@ -32,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("remove", "remove these"),
         ("set", "exactly these instead of all others; '' for none"),
     ):
-        group.add_argument(f"--{name}", metavar="TAG[,TAG]", action="append", help=what)
+        group.add_argument(f"--{name}", metavar="TAG[,TAG]", type=words, action="extend",
+                           help=what)  # fmt: skip
     add_choice(parser)
 
 
@@ -44,10 +46,6 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         raise UsageError("say which tags to --add, --remove or --set")
     if arguments.set is not None and (arguments.add or arguments.remove):
         raise UsageError("--set states all tags; leave out --add and --remove")
-    exactly = None if arguments.set is None else _tags(arguments.set)
-    tags = TagChanges(_tags(arguments.add), _tags(arguments.remove), exactly)
+    exactly = None if arguments.set is None else tuple(arguments.set)
+    tags = TagChanges(tuple(arguments.add or ()), tuple(arguments.remove or ()), exactly)
     return replace_chosen(arguments, terminal, Changes(tags))
-
-
-def _tags(given: list[str] | None) -> tuple[str, ...]:
-    return tuple(tag for tags in given or () for tag in tags.split(",") if tag)

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--profile", metavar="NAME", default="", help="restrict the token to this Profile"
     )
     create.add_argument(
-        "--lifetime", metavar="TIME", default="90d",
+        "--lifetime", metavar="TIME", type=_lifetime_seconds, default="90d",
         help="lifetime: 12h, 90d, 1y, or `never` (default: 90d)",
     )  # fmt: skip
     create.add_argument(
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             body = {
                 "name": arguments.name,
                 "profile": arguments.profile,
-                "lifetime_seconds": _lifetime_seconds(arguments.lifetime),
+                "lifetime_seconds": arguments.lifetime,
             }
             with _TokenFile(arguments.output) as file:
                 made = director.post("/tokens", body)
@@ -138,5 +138,5 @@ def _lifetime_seconds(text: str) -> int:
     now_ns = clock.now_ns()
     seconds = (now_ns - parse_duration(text).before(now_ns)) // SECOND_NS
     if seconds < 60:
-        raise UsageError("--lifetime: at least a minute, or `never`")
+        raise UsageError("write at least a minute, or `never`")
     return seconds

@@ -16,6 +16,7 @@ from strongroom.base import clock
 from strongroom.base.errors import EXIT_DONE, UsageError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, duration_text, size_text
+from strongroom.cli.options import REPEATED, decimal, folder, words
 from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -51,26 +52,32 @@ _FOLDER_PREFIX: Final = ".strongroom-tune-"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what is measured, how long, and where the result goes."""
     add = parser.add_argument
-    add("--dir", metavar="DIR", default=".", help="what is backed up (default: .)")
-    add("--minutes", metavar="N", type=float, default=10.0,
+    add("--dir", metavar="DIR", type=folder, default=".", help="what is backed up (default: .)")
+    add("--minutes", metavar="N", type=decimal(0.001, 24 * 60), default=10.0,
         help="how long it may take, about (default: 10)")  # fmt: skip
-    add("--work", metavar="FOLDER", default="",
+    add("--work", metavar="FOLDER", type=folder, default="",
         help="where the repository is made (default: beside DIR, else /tmp)")  # fmt: skip
-    add("--inventory", metavar="FOLDER", default=".",
+    add("--inventory", metavar="FOLDER", type=folder, default=".",
         help="gets host_vars/HOST/strongroom_tuning.yml (default: .)")  # fmt: skip
     add("--host", metavar="NAME", default="", help="this machine's name in the inventory")
     add("-n", "--dry-run", action="store_true", help="write nothing, show what would be written")
     add("--resume", action="store_true", help="continue with an interrupted search")
     add("--state", metavar="FILE", default="", help="where runs are kept for --resume")
-    add("--knobs", metavar="NAMES", default="", help="search these only, separated by commas")
-    add("--change", metavar="NAME", action="append", default=[],
+    add(
+        "--knobs",
+        metavar="NAMES",
+        type=words,
+        default=(),
+        help="search these only, separated by commas",
+    )
+    add("--change", metavar="NAME", **REPEATED,
         help="may change acls, xattrs, signature or tls_enable too; may be repeated")  # fmt: skip
     add("--backup", choices=("first", "unchanged", "both"), default="both",
         help="whose time counts (default: both together)")  # fmt: skip
-    add("--larger", metavar="PERCENT", type=float, default=10.0,
+    add("--larger", metavar="PERCENT", type=decimal(0, 1000), default=10.0,
         help="how much more than with the defaults may be stored (default: 10)")  # fmt: skip
     add("--cold", action="store_true", help="empty the kernel's caches before each run (root)")
-    add("--link", metavar="MS,MB/s", default="",
+    add("--link", metavar="MS,MB/s", type=_link,
         help="through a separate storage daemon, behind such a link")  # fmt: skip
 
 
@@ -142,7 +149,10 @@ def _subject(
     from strongroom.cli.measure.tuning.journal import begin_journal, read_journal
     from strongroom.cli.measure.tuning.runs import choose_sample, sample_bounds
 
-    _check(arguments)
+    if arguments.cold:
+        from strongroom.cli.measure.tree import drop_caches
+
+        drop_caches()
     asked = _asked(arguments, host)
     path = _state_path(arguments)
     if arguments.resume:
@@ -184,47 +194,28 @@ def _asked(arguments: argparse.Namespace, host: str) -> dict[str, Any]:
     """The fields of the Subject that options decide."""
     from strongroom.cli.measure.tuning.axes import searched_names
 
-    link = _link(arguments.link)
-    names = tuple(name for name in arguments.knobs.split(",") if name)
+    link = arguments.link
     return {
         "host": host,
         "folder": os.path.abspath(arguments.dir),
         "backup": arguments.backup,
         "is_cold": arguments.cold,
-        "searched": names or searched_names(over_link=link is not None),
+        "searched": arguments.knobs or searched_names(over_link=link is not None),
         "changed": tuple(arguments.change),
         "larger": arguments.larger / 100,
         "link": link,
     }
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    if not 0 < arguments.minutes <= 24 * 60:
-        raise UsageError("--minutes is above 0 and at most 1440")
-    if not 0 <= arguments.larger <= 1000:
-        raise UsageError("--larger is between 0 and 1000")
-    for option, folder in (("--dir", arguments.dir), ("--work", arguments.work),
-                           ("--inventory", arguments.inventory)):  # fmt: skip
-        if folder and not os.path.isdir(folder):
-            raise UsageError(f"{option} {printable(folder)} is not a folder")
-    if arguments.cold:
-        from strongroom.cli.measure.tree import drop_caches
-
-        drop_caches()
-
-
-def _link(text: str) -> tuple[float, float] | None:
+def _link(text: str) -> tuple[float, float]:
     """Milliseconds and bytes a second of `20,3`. Raises UsageError."""
-    if not text:
-        return None
     try:
         milliseconds, megabytes = (float(part) for part in text.split(","))
     except ValueError:
         milliseconds = megabytes = -1.0
     if not (0 <= milliseconds <= 10_000 and 0 <= megabytes <= 100_000):
         raise UsageError(
-            f"--link {printable(text)}: write the round trip in milliseconds and the rate in MB/s, "
-            "such as 20,3"
+            f"{text!r}: write the round trip in milliseconds and the rate in MB/s, such as 20,3"
         )
     return milliseconds, megabytes * _MEGA
 

@@ -7,17 +7,18 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strongroom.base.errors import EXIT_DONE, CheckFailedError, PathNotFoundError, UsageError
+from strongroom.base.errors import EXIT_DONE, CheckFailedError, PathNotFoundError
 from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.access import open_repository
-from strongroom.cli.commands.restore import patterns_of
 from strongroom.cli.entry_lines import VerifyLines
 from strongroom.cli.live_progress import show_progress
+from strongroom.cli.options import add_patterns, number, patterns_of
 from strongroom.cli.snapshot_choice import (
+    SnapshotPath,
     add_snapshot_filters,
     chosen_snapshot,
-    normal_path,
     path_in,
+    snapshot_path,
 )
 from strongroom.cli.terminal import Terminal
 
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "snapshot",
         metavar="SNAPSHOT[:SUBPATH]",
+        type=snapshot_path,
         nargs="?",
         default="latest",
         help="`latest` (the default) or the beginning of an id; with a path only that",
@@ -58,11 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="bypass the kernel's page cache")  # fmt: skip
     parser.add_argument("--no-extra", action="store_true",
                         help="do not look for additional entries")  # fmt: skip
-    parser.add_argument("-i", "--include", action="append", default=[], metavar="PATTERN")
-    parser.add_argument("--iinclude", action="append", default=[], metavar="PATTERN")
-    parser.add_argument("-e", "--exclude", action="append", default=[], metavar="PATTERN")
-    parser.add_argument("--iexclude", action="append", default=[], metavar="PATTERN")
-    parser.add_argument("--workers", type=int, default=0, metavar="N",
+    add_patterns(parser, "include")
+    add_patterns(parser, "exclude")
+    parser.add_argument("--workers", type=number(0, 256), default=0, metavar="N",
                         help="processes that compare; 0: choose for me")  # fmt: skip
 
 
@@ -71,8 +71,8 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     options = _options(arguments)
     module = "strongroom.engine.verify.verify"
     with open_repository(arguments, terminal, module=module) as repository:
-        wanted = arguments.snapshot.partition(":")[0]
-        snapshot = chosen_snapshot(arguments, repository, terminal, wanted)
+        place: SnapshotPath = arguments.snapshot
+        snapshot = chosen_snapshot(arguments, repository, terminal, place.snapshot)
         from strongroom.engine.verify.verify import verify
 
         def compare(options: VerifyOptions) -> VerifyReport:
@@ -81,13 +81,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 repository, snapshot, options, lambda: show_progress(terminal, "verify"), lines
             )
 
-        enters = bool(options.subpath) and arguments.snapshot.endswith("/")
-        if enters:
+        if place.enters:
             options = _at(options, path_in(repository, snapshot, options.subpath, enters=True))
         try:
             report = compare(options)
         except PathNotFoundError:
-            found_at = path_in(repository, snapshot, options.subpath, enters=enters)
+            found_at = path_in(repository, snapshot, options.subpath, enters=place.enters)
             if found_at == options.subpath:
                 raise
             options = _at(options, found_at)
@@ -114,16 +113,14 @@ def _at(options: VerifyOptions, path: bytes) -> VerifyOptions:
 def _options(arguments: argparse.Namespace) -> VerifyOptions:
     from strongroom.engine.verify.options import VerifyOptions
 
-    if not 0 <= arguments.workers <= 256:
-        raise UsageError("--workers: a number from 0 to 256 is wanted")
-    subpath = normal_path(arguments.snapshot.partition(":")[2])
+    subpath = arguments.snapshot.inside
     is_restored = arguments.against is not None
     return VerifyOptions(
         root=os.path.abspath(os.fsencode(arguments.against)) if is_restored else b"/",
         base=subpath if is_restored else b"",
         subpath=subpath,
-        includes=patterns_of(arguments.include, arguments.iinclude),
-        excludes=patterns_of(arguments.exclude, arguments.iexclude),
+        includes=patterns_of(arguments, "include"),
+        excludes=patterns_of(arguments, "exclude"),
         reads_content=arguments.read_data,
         reads_signatures=arguments.signatures,
         from_disk=arguments.from_disk,

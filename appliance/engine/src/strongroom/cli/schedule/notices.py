@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from strongroom.base import clock
+from strongroom.base.clock import local_text
 from strongroom.base.errors import EXIT_DONE, EXIT_INCOMPLETE, NoticeError, PathMissingError
 from strongroom.base.printable import printable
 from strongroom.cli.schedule.machine import ScheduledMachine
-from strongroom.cli.times import time_text
 
 _FILE: Final = "notified"
 # Exit code -> condition of the table; every other one is a failed job.
@@ -120,8 +120,8 @@ def _send(
         "title": condition.title,
         "detail": detail,
         "remedy": "" if is_over else "strongroom schedule show; journalctl -u strongroom-backup",
-        "since": time_text(condition.since_ns),
-        "until": time_text(clock.now_ns()) if is_over else "",
+        "since": local_text(condition.since_ns),
+        "until": local_text(clock.now_ns()) if is_over else "",
         "reminder": phase == "reminder",
     }
     failures = []

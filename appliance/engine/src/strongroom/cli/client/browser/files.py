@@ -18,13 +18,13 @@ from textual.events import Key
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
+from strongroom.base.clock import local_text
 from strongroom.base.errors import StrongroomError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, size_text
 from strongroom.cli.client.browser.marks import MarkedPaths
 from strongroom.cli.client.browser.restoring import RestoreDialog, RestoreWish, RunScreen
 from strongroom.cli.client.view import short_id
-from strongroom.cli.times import time_text
 
 if TYPE_CHECKING:
     from strongroom.cli.client.browser.position import ShownFile, ShownSnapshot
@@ -95,7 +95,7 @@ class FilesScreen(Screen[None]):
         self.folder = folder
         self._come_from = come_from
         self._typed = ""
-        self._start(f"{time_text(self.snapshot.time_ns)}  {printable(folder)}")
+        self._start(f"{local_text(self.snapshot.time_ns)}  {printable(folder)}")
         self._fetch(self.snapshot, folder)
 
     def _start(self, title: str) -> None:
@@ -302,7 +302,7 @@ class FilesScreen(Screen[None]):
         self.marks.clear()
         self.snapshot = snapshot
         self._open_at(elsewhere[1])
-        when = time_text(snapshot.time_ns)
+        when = local_text(snapshot.time_ns)
         self.notify(f"not in this snapshot; this is the one of {when}", markup=False)
 
     def _open_at(self, file: ShownFile) -> None:
@@ -344,6 +344,6 @@ class FilesScreen(Screen[None]):
             Text(_SIGNS[self.marks.state(one.path)]),
             label,
             Text("" if one.is_directory else size_text(one.size_bytes), justify="right"),
-            Text(time_text(one.modified_ns)),
+            Text(local_text(one.modified_ns)),
             Text(stat.filemode(one.mode)),
         ]

@@ -13,10 +13,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Checkbox, Footer, Input, Label, ProgressBar, RichLog, Select
 from textual.widgets import Static as Line
 
+from strongroom.base.clock import local_text
 from strongroom.base.errors import StrongroomError
 from strongroom.base.printable import printable
 from strongroom.cli.client.view import FINAL_STATES, local_time, run_line
-from strongroom.cli.times import time_text
 
 if TYPE_CHECKING:
     from strongroom.cli.client.browser.position import ShownSnapshot
@@ -62,7 +62,7 @@ class RestoreDialog(ModalScreen[RestoreWish | None]):
 
     def compose(self) -> ComposeResult:
         """The questions."""
-        when = time_text(self._snapshot.time_ns)
+        when = local_text(self._snapshot.time_ns)
         title = f"Restore from {printable(self._snapshot.client)} as of {when}"
         with Vertical(id="dialog"):
             yield Label(title, markup=False)

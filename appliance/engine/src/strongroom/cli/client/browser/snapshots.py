@@ -11,12 +11,12 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
+from strongroom.base.clock import local_text
 from strongroom.base.errors import StrongroomError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, size_text
 from strongroom.cli.client.browser.files import FilesScreen
 from strongroom.cli.client.view import short_id
-from strongroom.cli.times import time_text
 
 if TYPE_CHECKING:
     from strongroom.cli.client.browser.position import ShownSnapshot
@@ -139,7 +139,7 @@ class SnapshotsScreen(Screen[None]):
 def _has_words(snapshot: ShownSnapshot, words: list[str]) -> bool:
     text = " ".join(
         (
-            time_text(snapshot.time_ns),
+            local_text(snapshot.time_ns),
             *snapshot.series,
             snapshot.level,
             _storage(snapshot),
@@ -161,7 +161,7 @@ def _errors(snapshot: ShownSnapshot) -> str:
 
 def _cells(snapshot: ShownSnapshot) -> list[Text]:
     return [
-        Text(time_text(snapshot.time_ns)),
+        Text(local_text(snapshot.time_ns)),
         Text(printable(snapshot.client)),
         Text(printable(snapshot.job)),
         Text(snapshot.level),
