@@ -20,7 +20,7 @@ from strongroom.base.errors import (
     ConfigurationError,
     RepositoryExistsError,
 )
-from strongroom.cli.daemon_checks import log_faults
+from strongroom.cli.daemons import log_faults
 from strongroom.cli.main import command_parser
 from strongroom.cli.terminal import Terminal
 from strongroom.director.catalog.database import open_catalog

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 GLOBAL_OPTIONS_TITLE = "options of every command"
+USUAL_CONFIGURATION = "/etc/strongroom"
 
 
 class Settings(NamedTuple):

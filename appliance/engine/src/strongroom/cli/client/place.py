@@ -18,10 +18,9 @@ from dataclasses import dataclass, fields, replace
 from urllib.parse import urlsplit
 
 from strongroom.base.errors import UsageError
-from strongroom.cli.settings import Settings
+from strongroom.cli.settings import USUAL_CONFIGURATION, Settings
 
 DEFAULT_PORT = 9101
-SYSTEM_FOLDER = "/etc/strongroom"
 GREATEST_TOKEN_BYTES = 4096
 _CONSOLE_FILES = ("console.conf", "console.d", "bconsole.conf")
 
@@ -130,7 +129,7 @@ def director_place(arguments: argparse.Namespace) -> DirectorAccess:
         file = os.path.join(os.fsdecode(settings.configuration_folder), "console.toml")
         place = place.filled_from(_without_rival(place, read_console_settings(file)))
     if not place.url:
-        place = place.filled_from(_without_rival(place, read_console_resource(SYSTEM_FOLDER)))
+        place = place.filled_from(_without_rival(place, read_console_resource(USUAL_CONFIGURATION)))
     if not place.url:
         raise UsageError(
             "no director was named; use --director or $STRONGROOM_DIRECTOR, or write "

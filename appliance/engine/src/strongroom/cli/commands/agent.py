@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from strongroom.base.errors import EXIT_DONE, UsageError, os_errors
 from strongroom.base.printable import printable
-from strongroom.cli.daemon_checks import add_check_options, log_faults, tell_faults
+from strongroom.cli.daemons import (
+    add_configuration_option,
+    add_daemon_options,
+    begin_daemon,
+    tell_faults,
+)
+from strongroom.cli.settings import USUAL_CONFIGURATION
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from strongroom.agent.joining import Wanted
     from strongroom.agent.settings import AgentSettings
+    from strongroom.net.identities.identity import Identity
 
 EPILOG = """\
 examples:
@@ -34,7 +42,6 @@ fetches the agent's certificate and its put key; join does all else as well: con
 and the service where systemd runs.
 """
 
-DEFAULT_CONFIGURATION = "/etc/strongroom"
 VARIABLE = "STRONGROOM_JOIN_TOKEN"
 AGENT_UNITS = ("strongroom-agent-restore.socket", "strongroom-agent.service")
 _GREATEST_TOKEN_BYTES = 4096
@@ -44,12 +51,7 @@ _KNOBS = ("KNOB", "VALUE", "UNIT", "FROM")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options, and the actions."""
-    _add_configuration(parser, None)
-    # It never leaves the foreground; the option exists for service managers that pass it.
-    parser.add_argument(
-        "--foreground", action="store_true", help="stay in the foreground (it always does)"
-    )
-    add_check_options(parser)
+    add_daemon_options(parser)
     parser.set_defaults(run=_serve)
     actions = parser.add_subparsers(
         title="actions", metavar="ACTION", help="without one: run the agent"
@@ -62,10 +64,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     joining.add_argument("--token-file", metavar="FILE", help="`-` reads standard input")
     _add_name(joining)
     joining.add_argument(
-        "--ca-fingerprint", metavar="HEX", help="SHA-256 of the authority (it is in the token)"
+        "--ca-fingerprint",
+        metavar="HEX",
+        default="",
+        help="SHA-256 of the authority (it is in the token)",
     )
     joining.add_argument(
-        "--state", metavar="FOLDER", help="folder of its data (/var/lib/strongroom/agent)"
+        "--state",
+        metavar="FOLDER",
+        default="/var/lib/strongroom/agent",
+        help="folder of its data (%(default)s)",
     )
     joining.add_argument("--no-start", action="store_true", help="do not touch services")
     joining.set_defaults(run=_join)
@@ -101,14 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     enrolling.set_defaults(run=_enrol)
     renewing = actions.add_parser("renew", help="renew the certificate of this machine")
     renewing.set_defaults(run=_renew)
-    for action in (joining, leaving, rejoining, showing, enrolling, renewing):
-        _add_configuration(action, argparse.SUPPRESS)
-
-
-def _add_configuration(parser: argparse.ArgumentParser, default: str | None) -> None:
-    parser.add_argument(
-        "--config", metavar="FOLDER", default=default, help="the tree or file (/etc/strongroom)"
-    )
+    add_configuration_option(parser, joining, leaving, rejoining, showing, enrolling, renewing)
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
@@ -120,51 +121,41 @@ def _add_name(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    path = arguments.config or DEFAULT_CONFIGURATION
-    if arguments.check:
-        from strongroom.agent.service import check_agent
+    from strongroom.agent.service import check_agent, serve
 
-        settings, look = check_agent(path)
-        if exit_code := tell_faults(terminal, look):
-            return exit_code
-        _show(settings, terminal)
+    if not arguments.check:
+        serve(begin_daemon(arguments, check_agent, repeats="websockets"))
         return EXIT_DONE
-    import logging
-
-    from strongroom.agent.service import serve
-    from strongroom.base.interpreter import leave_present_folder
-    from strongroom.service.service_manager import begin_log
-
-    path = os.path.abspath(path)
-    leave_present_folder()
-    begin_log(verbose=arguments.verbose)
-    if arguments.check_first:
-        from strongroom.agent.service import check_agent
-
-        log_faults(check_agent, path)
-    # Its log lines only repeat ours.
-    logging.getLogger("websockets").setLevel(logging.WARNING)
-    serve(path)
+    settings, look = check_agent(arguments.config)
+    if exit_code := tell_faults(terminal, look):
+        return exit_code
+    _show(settings, terminal)
     return EXIT_DONE
 
 
 def _join(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.agent.joining import USUAL_STATE, Wanted, join
-    from strongroom.cli.services import has_systemd, start_services
+    from strongroom.agent.joining import Wanted
 
     wanted = Wanted(
         url=arguments.director,
         token=_token_to_join(arguments),
         name=arguments.name or "",
-        fingerprint=arguments.ca_fingerprint or "",
-        configuration=os.path.abspath(arguments.config or DEFAULT_CONFIGURATION),
-        state=os.path.abspath(arguments.state or USUAL_STATE),
+        fingerprint=arguments.ca_fingerprint,
+        configuration=os.path.abspath(arguments.config),
+        state=os.path.abspath(arguments.state),
     )
+    return _become_agent(wanted, terminal, touches_services=not arguments.no_start)
+
+
+def _become_agent(wanted: Wanted, terminal: Terminal, *, touches_services: bool) -> int:
+    from strongroom.agent.joining import join
+    from strongroom.cli.services import has_systemd, start_services
+
     # The agent reads its configuration as another user; what is secret gets its own mode.
     os.umask(0o022)
     joined = join(wanted, socket.gethostname())
     changed = joined.changed
-    starts = has_systemd() and not arguments.no_start
+    starts = has_systemd() and touches_services
     if starts:
         changed = changed + start_services(AGENT_UNITS, reload=bool(changed))
     terminal.emit(
@@ -190,39 +181,37 @@ def _join(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _leave(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.agent.joining import leave
-    from strongroom.cli.services import has_systemd, stop_services
-
-    changed = []
-    if has_systemd() and not arguments.no_stop:
-        changed += stop_services(AGENT_UNITS)
-    changed += leave(os.path.abspath(arguments.config or DEFAULT_CONFIGURATION))
-    terminal.emit({"type": "left", "changed": changed})
-    for one in changed:
-        terminal.line(one)
+    configuration = os.path.abspath(arguments.config)
+    _be_no_agent(configuration, terminal, touches_services=not arguments.no_stop)
     terminal.line("this machine is no longer an agent; on the appliance: strongroom client remove")
     return EXIT_DONE
 
 
-def _rejoin(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    from strongroom.agent.joining import give_up, leave
-    from strongroom.agent.settings import load_settings
+def _be_no_agent(configuration: str, terminal: Terminal, *, touches_services: bool) -> None:
+    from strongroom.agent.joining import leave
     from strongroom.cli.services import has_systemd, stop_services
 
-    configuration = os.path.abspath(arguments.config or DEFAULT_CONFIGURATION)
+    changed = []
+    if has_systemd() and touches_services:
+        changed += stop_services(AGENT_UNITS)
+    changed += leave(configuration)
+    terminal.emit({"type": "left", "changed": changed})
+    for one in changed:
+        terminal.line(one)
+
+
+def _rejoin(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.agent.joining import USUAL_STATE, Wanted, give_up
+    from strongroom.agent.settings import load_settings
+
+    configuration = os.path.abspath(arguments.config)
     settings = load_settings(configuration)
     token = _token_to_join(arguments)
     name: str = arguments.name or socket.gethostname()
     if token and name == settings.name:
         raise UsageError(f"{printable(name)} is the name of the original; give another with --name")
     director = give_up(settings)
-    changed = []
-    if has_systemd() and not arguments.no_start:
-        changed += stop_services(AGENT_UNITS)
-    changed += leave(configuration)
-    terminal.emit({"type": "left", "changed": changed})
-    for one in changed:
-        terminal.line(one)
+    _be_no_agent(configuration, terminal, touches_services=not arguments.no_start)
     url = f"https://{director.address}:{director.port}"
     if not token:
         terminal.line(
@@ -230,16 +219,15 @@ def _rejoin(arguments: argparse.Namespace, terminal: Terminal) -> int:
             f"{url} --token-file FILE --name NAME"
         )
         return EXIT_DONE
-    joining = {"director": url, "token": token, "token_file": None, "name": name}
-    state = {"ca_fingerprint": None, "state": None, "config": configuration}
-    return _join(argparse.Namespace(**joining, **state, no_start=arguments.no_start), terminal)
+    wanted = Wanted(url, token, name, "", configuration, USUAL_STATE)
+    return _become_agent(wanted, terminal, touches_services=not arguments.no_start)
 
 
 def _show_running(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.agent.settings import load_settings
     from strongroom.agent.status import ask_status
 
-    settings = load_settings(arguments.config or DEFAULT_CONFIGURATION)
+    settings = load_settings(arguments.config)
     _show_status(ask_status(settings.working_folder), terminal, is_whole=arguments.effective)
     return EXIT_DONE
 
@@ -330,20 +318,11 @@ def _enrol(arguments: argparse.Namespace, terminal: Terminal) -> int:
     token = _read_token(arguments.token_file)
     fingerprint = arguments.fingerprint or fingerprint_in(token)
     identity, director = enrol(arguments.director, name, token, fingerprint, folder, directors)
-    configuration = arguments.config or DEFAULT_CONFIGURATION
-    if os.geteuid() == 0 and os.path.exists(configuration):
+    if os.geteuid() == 0 and os.path.exists(arguments.config):
         from strongroom.agent.restore_authority import keep_restore_authority
 
-        keep_restore_authority(configuration, identity.authority_pem, fingerprint)
-    terminal.emit(
-        {
-            "type": "identity",
-            "name": identity.name,
-            "director": director,
-            "folder": folder,
-            "not_after": identity.not_after.isoformat(),
-        }
-    )
+        keep_restore_authority(arguments.config, identity.authority_pem, fingerprint)
+    _emit_identity(identity, director, folder, terminal)
     whose = f" of Director {printable(director)}" if director else ""
     terminal.line(
         f"{printable(identity.name)} is now an agent{whose}; certificate in {printable(folder)}, "
@@ -356,32 +335,35 @@ def _renew(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.agent.enrolment import renew
     from strongroom.agent.settings import load_settings
 
-    settings = load_settings(arguments.config or DEFAULT_CONFIGURATION)
-
+    settings = load_settings(arguments.config)
     for director in settings.directors.values():
         if director.address:
             identity = renew(director, settings.identity_folder)
-            terminal.emit(
-                {
-                    "type": "identity",
-                    "name": identity.name,
-                    "director": director.name,
-                    "folder": settings.identity_folder,
-                    "not_after": identity.not_after.isoformat(),
-                }
-            )
+            _emit_identity(identity, director.name, settings.identity_folder, terminal)
             terminal.line(f"the certificate is good until {identity.not_after:%Y-%m-%d}")
             return EXIT_DONE
     raise UsageError("no Director resource has an Address, so the certificate cannot be renewed")
 
 
-def _configured(path: str | None) -> AgentSettings | None:
+def _emit_identity(identity: Identity, director: str, folder: str, terminal: Terminal) -> None:
+    terminal.emit(
+        {
+            "type": "identity",
+            "name": identity.name,
+            "director": director,
+            "folder": folder,
+            "not_after": identity.not_after.isoformat(),
+        }
+    )
+
+
+def _configured(path: str) -> AgentSettings | None:
     """The configuration, if there is one yet."""
-    if path is None and not os.path.exists(DEFAULT_CONFIGURATION):
+    if path == USUAL_CONFIGURATION and not os.path.exists(path):
         return None
     from strongroom.agent.settings import load_settings
 
-    return load_settings(path or DEFAULT_CONFIGURATION)
+    return load_settings(path)
 
 
 def _read_token(path: str) -> str:

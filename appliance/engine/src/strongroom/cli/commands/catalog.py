@@ -22,6 +22,7 @@ from strongroom.base.errors import (
     os_errors,
 )
 from strongroom.base.quantities import counted
+from strongroom.cli.daemons import add_configuration_option
 from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -46,9 +47,6 @@ nothing if the catalog is not damaged. A running director notices it and starts 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the actions."""
-    parser.add_argument(
-        "--config", metavar="FOLDER", default="/etc/strongroom", help="the director's tree or file"
-    )
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     exporting = actions.add_parser("export", help="write the catalog as lines of JSON")
     exporting.add_argument("file", metavar="FILE", help="a new file, or -")
@@ -61,10 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rebuilding.set_defaults(run=_rebuild)
     recovering = actions.add_parser("recover", help="make a damaged or lost catalog anew")
     recovering.set_defaults(run=_recover)
-    for action in (exporting, importing, rebuilding, recovering):
-        # Accepted after the action as well; a value given before it stays unless overridden.
-        action.add_argument("--config", metavar="FOLDER", default=argparse.SUPPRESS,
-                            help="the director's tree or file")  # fmt: skip
+    add_configuration_option(
+        parser, exporting, importing, rebuilding, recovering, text="the director's tree or file"
+    )
 
 
 def _export(arguments: argparse.Namespace, terminal: Terminal) -> int:

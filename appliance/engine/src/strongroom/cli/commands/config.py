@@ -17,6 +17,7 @@ from strongroom.cli.commands.config_rewriting import (
     print_schema,
     write_documents,
 )
+from strongroom.cli.settings import USUAL_CONFIGURATION
 from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ EPILOG = """examples:
 """
 EXIT_PARSE_FAILED = 1
 COMPONENTS = ("director", "storage", "agent", "console", "monitor", "machine")
-DEFAULT_PATH = "/etc/strongroom"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RESOURCE",
         help="TYPE, NAME or TYPE/NAME, also after COMPONENT: (usually all)",
     )
-    show.add_argument("--config", default=DEFAULT_PATH, metavar="PATH", help="the tree or file")
+    show.add_argument(
+        "--config", default=USUAL_CONFIGURATION, metavar="PATH", help="the tree or file"
+    )
     show.add_argument("--set", action="store_true", help="leave out default values")
     show.add_argument("--secrets", action="store_true", help="print passwords")
     _add_reading_options(show)

@@ -6,7 +6,12 @@ import argparse
 import os
 
 from strongroom.base.errors import EXIT_DONE, UsageError
-from strongroom.cli.daemon_checks import add_check_options, log_faults, tell_faults
+from strongroom.cli.daemons import (
+    add_configuration_option,
+    add_daemon_options,
+    begin_daemon,
+    tell_faults,
+)
 from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
@@ -25,13 +30,7 @@ and for maintenance on a local socket:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument(
-        "--config", metavar="FOLDER", default="/etc/strongroom", help="the tree or file"
-    )
-    # It never leaves the foreground; the option exists for service managers that pass it.
-    parser.add_argument(
-        "--foreground", action="store_true", help="stay in the foreground (it always does)"
-    )
+    add_configuration_option(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write the metrics to FILE, which anybody may read, as node_exporter does",
     )
     which = parser.add_mutually_exclusive_group()
-    add_check_options(which)
+    add_daemon_options(parser, which)
     which.add_argument(
         "--metrics", action="store_true", help="print the metrics of the running daemon"
     )
@@ -64,27 +63,12 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         else:
             _confirm_clock(socket_path, terminal)
         return EXIT_DONE
-    if arguments.check:
-        return _check(arguments.config, terminal)
-    from strongroom.base.interpreter import leave_present_folder
-    from strongroom.service.service_manager import begin_log
-    from strongroom.storage.service import StorageService
+    from strongroom.storage.service import StorageService, check_storage
 
-    arguments.config = os.path.abspath(arguments.config)
-    leave_present_folder()
-    begin_log(verbose=arguments.verbose)
-    if arguments.check_first:
-        from strongroom.storage.service import check_storage
-
-        log_faults(check_storage, arguments.config)
-    StorageService(arguments.config).run()
-    return EXIT_DONE
-
-
-def _check(path: str, terminal: Terminal) -> int:
-    from strongroom.storage.service import check_storage
-
-    settings, look = check_storage(path)
+    if not arguments.check:
+        StorageService(begin_daemon(arguments, check_storage)).run()
+        return EXIT_DONE
+    settings, look = check_storage(arguments.config)
     if exit_code := tell_faults(terminal, look):
         return exit_code
     devices = [name for name, _ in settings.repositories]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from strongroom.base.errors import ConfigurationError, UsageError
 from strongroom.base.printable import printable
+from strongroom.cli.settings import USUAL_CONFIGURATION
 from strongroom.config.filesets import MACHINE_FILE
 
 if TYPE_CHECKING:
     from strongroom.config.settings.machine import MachineSettings
     from strongroom.config.settings.messages import MessagesSettings
 
-SYSTEM_FOLDER = "/etc/strongroom"
 SYSTEM_STATE_FOLDER = "/var/lib/strongroom/machine"
 
 
@@ -73,7 +73,7 @@ def usual_folder(settings_folder: bytes | None, *, user: bool) -> str:
     """Where the configuration is looked for: the user's own folder, or the system's."""
     if user and settings_folder is not None:
         return os.fsdecode(settings_folder)
-    return SYSTEM_FOLDER
+    return USUAL_CONFIGURATION
 
 
 def state_folder(environment: Mapping[str, str]) -> str:
