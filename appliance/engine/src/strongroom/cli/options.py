@@ -16,6 +16,8 @@ from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import UsageError
 
 if TYPE_CHECKING:
+    from strongroom.engine.knobs.knob import Knob
+    from strongroom.engine.knobs.settings import KnobSettings
     from strongroom.engine.scan.patterns import Patterns
 
 # An option that may be repeated gives the list of its values; with `words` those of all of them.
@@ -181,3 +183,37 @@ def patterns_of(arguments: argparse.Namespace, name: str) -> Patterns | None:
     from strongroom.engine.scan.patterns import Patterns, and_resolved
 
     return Patterns(and_resolved(given))
+
+
+def add_knob_options(group: argparse._ArgumentGroup) -> None:
+    """Add an option for every knob of a backup; None where not given."""
+    from strongroom.engine.knobs.table import BACKUP_KNOBS
+
+    for knob in BACKUP_KNOBS:
+        option = knob.option
+        assert option is not None
+        if knob.kind == "switch":
+            group.add_argument(option.flag, dest=knob.name, action="store_const",
+                               const=not knob.default, help=option.help)  # fmt: skip
+        else:
+            group.add_argument(option.flag, dest=knob.name, metavar=option.metavar,
+                               type=_knob_number(knob) if knob.kind == "number" else str,
+                               help=option.help)  # fmt: skip
+
+
+def knob_settings(arguments: argparse.Namespace) -> KnobSettings:
+    """The values of the knobs on the command line, unchecked."""
+    from strongroom.engine.knobs.settings import KnobSettings
+    from strongroom.engine.knobs.table import BACKUP_KNOBS
+
+    return KnobSettings(**{knob.name: getattr(arguments, knob.name) for knob in BACKUP_KNOBS})
+
+
+def _knob_number(knob: Knob) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise UsageError(f"{text!r}: write {knob.expected}") from None
+
+    return number

@@ -20,9 +20,16 @@ from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.base.text_marks import plain_text
 from strongroom.cli.access import begin_store, open_repository, read_key_file
-from strongroom.cli.knob_options import add_knob_options, knob_settings
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.options import JOINED, REPEATED, add_patterns, size, words
+from strongroom.cli.options import (
+    JOINED,
+    REPEATED,
+    add_knob_options,
+    add_patterns,
+    knob_settings,
+    size,
+    words,
+)
 from strongroom.cli.settings import Settings
 from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.terminal import Terminal

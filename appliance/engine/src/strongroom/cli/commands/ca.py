@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 
-from strongroom.cli.authority.certificates import (
+from strongroom.cli.authority import (
     issue_certificate,
     list_issued,
     make_authority,
+    make_token,
     permit_renewal,
     revoke_name,
 )
-from strongroom.cli.authority.tokens import make_token
 from strongroom.cli.options import REPEATED, exact_seconds, moment
 from strongroom.net.identities.peer import ROLES
 

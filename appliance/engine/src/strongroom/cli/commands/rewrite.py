@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING
 
 from strongroom.base.clock import local_text
@@ -16,8 +17,6 @@ from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
 from strongroom.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    import argparse
-
     from strongroom.engine.copy.rewrite import Changes, Replaced
 
 EPILOG = """\

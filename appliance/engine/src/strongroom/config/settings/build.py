@@ -18,11 +18,11 @@ from strongroom.config.settings.daemons import (
 from strongroom.config.settings.director import check_catalog
 from strongroom.config.settings.fileset import check_fileset
 from strongroom.config.settings.findings import Findings
-from strongroom.config.settings.job import JobSettings
+from strongroom.config.settings.job import JobSettings, copy_job_of
 from strongroom.config.settings.job_checks import check_job
 from strongroom.config.settings.machine import check_machine
 from strongroom.config.settings.messages import check_messages
-from strongroom.config.settings.pool_checks import check_pool
+from strongroom.config.settings.pool import PoolSettings
 from strongroom.config.settings.schedule import check_schedule, check_time_zone
 from strongroom.config.settings.storage import check_devices, check_storage
 
@@ -58,7 +58,7 @@ def director_settings(
     _check_limits(findings)
     _check_messages(findings, configuration)
     for pool in configuration.pools.values():
-        check_pool(findings, configuration, pool)
+        _check_pool(findings, configuration, pool)
     for job in configuration.jobs.values():
         if not job.is_of_pool:
             check_job(findings, configuration, job)
@@ -122,6 +122,46 @@ def _check_messages(findings: Findings, configuration: DirectorConfiguration) ->
             f"{of_director}, which the Director names, has no Notify block"
         )
         findings.warning("messages", message, daemon, "messages")
+
+
+def _check_pool(
+    findings: Findings, configuration: DirectorConfiguration, pool: PoolSettings
+) -> None:
+    """Report a Copy To that names nothing, leads back, or that the director cannot reach."""
+    if not pool.copy_to:
+        return
+    (*_, directive) = findings.resource("Pool", pool.name).directives("copy_to")
+    if fault := _copy_fault(configuration, pool):
+        known = [*configuration.storages, *configuration.pools]
+        is_unknown = pool.copy_to not in known
+        family = ("director", "Copy To")
+        meant = findings.diagnostics.suggest(pool.copy_to, known, family) if is_unknown else ""
+        findings.at_directive(ERROR, "copy-to", fault, directive, meant)
+
+
+def _copy_fault(configuration: DirectorConfiguration, pool: PoolSettings) -> str:
+    """Why a pool cannot be copied, "" if it can be."""
+    name, pools = pool.copy_to, configuration.pools
+    if name in pools:
+        if not pools[name].storages:
+            return f"Copy To names the Pool {name}, which has no Storage"
+        way = [pool.name]
+        while (following := pools[way[-1]].copy_to) in pools:
+            way.append(following)
+            if following in way[:-1]:
+                return f"Copy To leads back: {' -> '.join(way)}"
+    elif name not in configuration.storages:
+        return f"Copy To names {name}, which is neither a Storage nor a Pool"
+    job = configuration.jobs[copy_job_of(pool.name)]
+    if not job.is_of_pool:
+        return f"its copy job would have the name of the Job {job.name}: give that another name"
+    target = pools[name].storages[0] if name in pools else name
+    if target in job.storages:
+        return f"Copy To would copy Storage {target} to itself"
+    for storage in (*job.storages, target):
+        if not configuration.storages[storage].repository:
+            return f"Copy To needs Repository in Storage {storage}, the director's way to it"
+    return ""
 
 
 def _check_schedules(findings: Findings, configuration: DirectorConfiguration) -> None:

@@ -13,14 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from strongroom.base import clock
 from strongroom.base.errors import CancelledError
 from strongroom.engine.stores.capabilities import AnswersTogether
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Kind, Store
+from strongroom.engine.stores.store import Kind, Store
 
 _Result = TypeVar("_Result")
 

@@ -18,13 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 from strongroom.engine.stores.object_lock import LocksObjects
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.shared_counts import Traffic
-    from strongroom.engine.stores.store import Kind, Store
+from strongroom.engine.stores.shared_counts import Traffic
+from strongroom.engine.stores.store import Kind, Store
 
 _Capability = TypeVar("_Capability")
 

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from typing_extensions import Buffer
+
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
-
-    from typing_extensions import Buffer
 
 Submit: TypeAlias = Callable[[Callable[[], None]], "Future[None]"]
 

@@ -17,15 +17,14 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from typing import Literal, TypeVar, get_args
+
+from typing_extensions import Buffer
 
 from strongroom.base.errors import StoreError, UsageError
 from strongroom.engine.stores.capabilities import ConnectsAhead, NamesPacks, passed_on
 from strongroom.engine.stores.shared_counts import SharedCounts
 from strongroom.engine.stores.store import KINDS, Kind, ObjectInfo, Store, Writer
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 Operation = Literal[
     "write", "commit", "put", "put_new", "put_durable", "replace", "get", "info", "list", "delete",

@@ -5,13 +5,12 @@ The threads that finish packs send several at once, so memory is bounded by how 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+
+from typing_extensions import Buffer
 
 from strongroom.base.errors import DamageError
 from strongroom.engine.stores.store import Kind, ObjectInfo
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 
 class StoresWhole(Protocol):

@@ -13,14 +13,13 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.engine.stores.capabilities import ConnectsAhead, passed_on
 from strongroom.engine.stores.store import Kind, ObjectInfo, Store, Writer
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _Capability = TypeVar("_Capability")
 

@@ -14,7 +14,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from typing_extensions import Buffer
 
 from strongroom.base.errors import DamageError, StoreError, StrongroomError
 from strongroom.engine.stores.capabilities import own_capability
@@ -29,9 +31,6 @@ from strongroom.engine.stores.local_root import (
 from strongroom.engine.stores.local_writer import LocalWriter, remove_if_abandoned
 from strongroom.engine.stores.servable import Space, WritingWay
 from strongroom.engine.stores.store import KINDS, Kind, ObjectInfo
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _Capability = TypeVar("_Capability")
 

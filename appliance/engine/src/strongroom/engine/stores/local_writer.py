@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from typing import TYPE_CHECKING
+
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.base.errors import DamageError
@@ -21,9 +22,6 @@ from strongroom.engine.stores.local_root import (
     object_path,
 )
 from strongroom.engine.stores.store import Kind
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 # Errors of link on file systems without hard links (FAT, some network shares).
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}

@@ -12,10 +12,9 @@ say is needed to read a snapshot.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from strongroom.engine.stores.store import Kind, Store
+from strongroom.engine.stores.store import Kind, Store
 
 LockMode = Literal["governance", "compliance"]
 LOCK_MODES: Final[tuple[LockMode, ...]] = ("governance", "compliance")

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
@@ -29,6 +29,7 @@ from strongroom.base import clock
 from strongroom.base.errors import RepositoryNotFoundError, StoreError
 from strongroom.base.printable import printable
 from strongroom.engine.stores.patience import PATIENCE_SECONDS, Patience
+from strongroom.engine.stores.place import BucketLocation
 from strongroom.engine.stores.s3_access import USUAL_REGION, Access, PassingError
 from strongroom.engine.stores.s3_answers import (
     Head,
@@ -45,10 +46,7 @@ from strongroom.engine.stores.s3_answers import (
 )
 from strongroom.engine.stores.s3_signing import quoted_key, quoted_query, signed
 from strongroom.engine.stores.s3_transport import Answer, Connections
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.place import BucketLocation
-    from strongroom.engine.stores.shared_counts import Traffic
+from strongroom.engine.stores.shared_counts import Traffic
 
 FIRST_PATIENCE_SECONDS: Final = 20.0
 # More than any object that is read whole has: a snapshot of many millions of folders.

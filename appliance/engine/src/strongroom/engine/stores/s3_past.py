@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn, Protocol, Self, TypeVar
+from typing import NoReturn, Protocol, Self, TypeVar
+
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.base.errors import ObjectMissingError, RightError
 from strongroom.base.printable import printable
 from strongroom.engine.stores.capabilities import AnswersTogether, own_capability
+from strongroom.engine.stores.object_lock import ObjectVersion
 from strongroom.engine.stores.store import Kind, ObjectInfo, Writer
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from strongroom.engine.stores.object_lock import ObjectVersion
 
 _Capability = TypeVar("_Capability")
 

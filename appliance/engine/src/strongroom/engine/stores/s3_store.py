@@ -19,7 +19,9 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
+
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.base.errors import DamageError, ObjectMissingError, StoreError
@@ -29,6 +31,7 @@ from strongroom.engine.stores.capabilities import own_capability
 from strongroom.engine.stores.gathered_writer import GatheredWriter
 from strongroom.engine.stores.local_place import require_no_others
 from strongroom.engine.stores.object_lock import LOCKED_KINDS, LockRule, ObjectVersion
+from strongroom.engine.stores.place import BucketLocation
 from strongroom.engine.stores.s3_answers import Head, KeyVersion
 from strongroom.engine.stores.s3_client import (
     BeyondEnd,
@@ -39,13 +42,8 @@ from strongroom.engine.stores.s3_client import (
     S3Client,
     Taken,
 )
+from strongroom.engine.stores.shared_counts import Traffic
 from strongroom.engine.stores.store import KINDS, Kind, ObjectInfo, Store, require_name
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from strongroom.engine.stores.place import BucketLocation
-    from strongroom.engine.stores.shared_counts import Traffic
 
 _Capability = TypeVar("_Capability")
 

@@ -20,15 +20,14 @@ from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
+
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.base.errors import StoreError
 from strongroom.base.printable import printable
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 CONNECT_SECONDS = 10.0
 GRACE_SECONDS = 120.0

@@ -11,14 +11,12 @@ everything stored through it. Failures are those of `strongroom.engine.stores.st
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from typing_extensions import Buffer
+
+from strongroom.engine.stores.direct_file import Submit
 from strongroom.engine.stores.store import Kind, Store
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from strongroom.engine.stores.direct_file import Submit
 
 
 class Space(NamedTuple):

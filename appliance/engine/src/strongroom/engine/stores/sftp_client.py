@@ -15,16 +15,14 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from strongroom.base import clock
 from strongroom.base.errors import ConnectionLostError, ProtocolError, StoreError
 from strongroom.base.printable import printable
+from strongroom.engine.stores.place import SshLocation
+from strongroom.engine.stores.shared_counts import Traffic
 from strongroom.engine.stores.ssh_command import SshProcess
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.place import SshLocation
-    from strongroom.engine.stores.shared_counts import Traffic
 
 # Small enough that unread answers, or unread requests, fit into the buffers of the connection.
 WINDOW: Final = 32

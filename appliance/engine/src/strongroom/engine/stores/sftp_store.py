@@ -21,7 +21,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
+
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.base.errors import (
@@ -39,6 +41,7 @@ from strongroom.engine.stores.gathered_writer import GatheredWriter
 from strongroom.engine.stores.local_place import require_no_others
 from strongroom.engine.stores.local_root import TEMPORARY_PREFIX, kind_folder, object_path
 from strongroom.engine.stores.patience import PATIENCE_SECONDS, Patience
+from strongroom.engine.stores.place import SftpLocation
 from strongroom.engine.stores.sftp_client import (
     Answer,
     Attributes,
@@ -47,13 +50,8 @@ from strongroom.engine.stores.sftp_client import (
     require_done,
     text,
 )
+from strongroom.engine.stores.shared_counts import Traffic
 from strongroom.engine.stores.store import KINDS, Kind, ObjectInfo
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from strongroom.engine.stores.place import SftpLocation
-    from strongroom.engine.stores.shared_counts import Traffic
 
 _Capability = TypeVar("_Capability")
 _Result = TypeVar("_Result")

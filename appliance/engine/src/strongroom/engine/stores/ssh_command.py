@@ -10,16 +10,13 @@ import fcntl
 import os
 import socket
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strongroom.base.errors import ConnectionLostError, OperatingSystemError
 from strongroom.base.printable import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from strongroom.engine.stores.place import SshLocation
+from strongroom.engine.stores.place import SshLocation
 
 # The fastest first; ^: before ssh's own choice, which a server without them gets.
 _CIPHERS: Final = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com"

@@ -21,13 +21,12 @@ What only some stores can do is a capability (`strongroom.engine.stores.capabili
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
+
+from typing_extensions import Buffer
 
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import DamageError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 Kind = Literal["config", "keys", "packs", "index", "snapshots", "leases", "tombstones", "tickets"]
 
