@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from typing_extensions import Buffer
+
 from strongroom.base.errors import DamageError, UsageError
 from strongroom.base.parts import remedy
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
     _CompressFunction = Callable[[Buffer], bytes | None]
 
 # Chooses the compression of a block by how well the block before it compressed.

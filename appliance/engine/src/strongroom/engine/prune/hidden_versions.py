@@ -14,13 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from strongroom.base.clock import SECOND_NS
-from strongroom.engine.stores.object_lock import LOCKED_KINDS, LocksObjects, ObjectVersion
-
-if TYPE_CHECKING:
-    from strongroom.engine.stores.object_lock import LockRule
+from strongroom.engine.stores.object_lock import LOCKED_KINDS, LockRule, LocksObjects, ObjectVersion
 
 
 @dataclass(slots=True)

@@ -11,10 +11,11 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Buffer
 
 from strongroom.base.errors import DamageError
 from strongroom.base.progress import Progress
@@ -45,9 +46,6 @@ from strongroom.engine.repository.packs import (
     read_footer,
 )
 from strongroom.engine.repository.repository import Repository
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _GREATEST_READ: Final = 8 << 20
 _COMPRESSIONS: Final = {NONE: "none", ZSTD: "zstd3", LZ4: "lz4", GZIP: "gzip6", LZO: "lzo"}

@@ -21,7 +21,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +29,18 @@ from numpy.typing import NDArray
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import LeaseError
+from strongroom.base.progress import Progress
 from strongroom.engine.content.digests import BLOCK_ID_SIZE
 from strongroom.engine.prune.index_rewrite import rewrite_index
+from strongroom.engine.prune.marking import Marker
 from strongroom.engine.prune.pack_usage import mark_shared
 from strongroom.engine.prune.prune_options import Holdup, PruneOptions
 from strongroom.engine.prune.range_counts import Counting
 from strongroom.engine.repository.block_columns import chunk_starts, dead_flags
 from strongroom.engine.repository.index.block_rows import SHARED_NUMBER, IndexedPack
 from strongroom.engine.repository.index.id_table import OwnedIds
-from strongroom.engine.repository.index.index import again_if_replaced, unverified_packs
+from strongroom.engine.repository.index.index import Index, again_if_replaced, unverified_packs
+from strongroom.engine.repository.index.live_blocks import LiveBlocks
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.keys.roles import required_appliance_key
@@ -51,16 +54,10 @@ from strongroom.engine.repository.leases import (
     list_leases,
 )
 from strongroom.engine.repository.packs import read_footer
+from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.tombstones import Tombstone, read_tombstones
 from strongroom.engine.stores.at_once import delete_each
 from strongroom.engine.stores.capabilities import KeepsJudgements
-
-if TYPE_CHECKING:
-    from strongroom.base.progress import Progress
-    from strongroom.engine.prune.marking import Marker
-    from strongroom.engine.repository.index.index import Index
-    from strongroom.engine.repository.index.live_blocks import LiveBlocks
-    from strongroom.engine.repository.repository import Repository
 
 SWEEP_LEASE: Final = "5" * 32
 # Grace for readers without a lease: how long marked packs stay while others hold leases.

@@ -22,10 +22,11 @@ import struct
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from blake3 import blake3
+from typing_extensions import Buffer
 
 from strongroom.base import clock
 from strongroom.base.decoding import reading
@@ -69,10 +70,6 @@ from strongroom.engine.repository.keys.roles import (
 )
 from strongroom.engine.stores.at_once import at_once, most_together
 from strongroom.engine.stores.store import Store
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
 
 KIND_DATA = 0
 KIND_LISTING = 1

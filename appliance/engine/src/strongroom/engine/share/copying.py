@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Buffer
 
 from strongroom.engine.check.packs import open_entry
 from strongroom.engine.content.codecs import AUTO, Compressor, decompress
@@ -33,9 +34,6 @@ from strongroom.engine.repository.packs import (
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import SetAside
 from strongroom.engine.share.counting import Chosen
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 _BLOCK_BYTES: Final = 1 << 20
 _MOST_CHUNKS: Final = 512

@@ -14,21 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from typing_extensions import Buffer
 
 from strongroom.base.errors import ConnectionLostError
 from strongroom.engine.stores.gathered_writer import GatheredWriter
 from strongroom.engine.stores.patience import PATIENCE_SECONDS, Patience
+from strongroom.engine.stores.store import Kind
+from strongroom.net.storage.client import StorageAnswer
+from strongroom.net.storage.protocol import FrameType
+from strongroom.net.storage.read_ahead import RequestSeries
 from strongroom.net.storage.store import RemoteStore
 from strongroom.net.storage.writer import RemoteWriter
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
-
-    from strongroom.engine.stores.store import Kind
-    from strongroom.net.storage.client import StorageAnswer
-    from strongroom.net.storage.protocol import FrameType
-    from strongroom.net.storage.read_ahead import RequestSeries
 
 _Words = ParamSpec("_Words")
 _Result = TypeVar("_Result")

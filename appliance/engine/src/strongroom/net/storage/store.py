@@ -12,11 +12,17 @@ makes its own connection and leaves the inherited one alone. Connections are mad
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
+
+from typing_extensions import Buffer
 
 from strongroom.engine.stores.capabilities import own_capability
-from strongroom.net.storage.client import StorageClient
+from strongroom.engine.stores.shared_counts import Traffic
+from strongroom.engine.stores.store import Kind, ObjectInfo, Writer
+from strongroom.net.channels.channel import Channel, Security
+from strongroom.net.storage.client import StorageAnswer, StorageClient
 from strongroom.net.storage.object_cache import ObjectCache
 from strongroom.net.storage.protocol import (
     LARGEST_PART_BYTES,
@@ -46,16 +52,6 @@ from strongroom.net.storage.read_ahead import (
     after_renewal,
 )
 from strongroom.net.storage.writer import RemoteWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from typing_extensions import Buffer
-
-    from strongroom.engine.stores.shared_counts import Traffic
-    from strongroom.engine.stores.store import Kind, ObjectInfo, Writer
-    from strongroom.net.channels.channel import Channel, Security
-    from strongroom.net.storage.client import StorageAnswer
 
 _Capability = TypeVar("_Capability")
 

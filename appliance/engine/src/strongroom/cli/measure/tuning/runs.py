@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import random  # noqa: TID251 - the type alone
 import shutil
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from strongroom.base import clock
 from strongroom.base.errors import UsageError, os_errors
@@ -25,9 +26,6 @@ from strongroom.cli.measure.tree import drop_caches
 from strongroom.cli.measure.tuning.search import DEFAULTS, KnobChanges, Measurement, OutOfTimeError
 from strongroom.engine.knobs.knob import Value
 from strongroom.engine.knobs.table import BACKUP_KNOBS
-
-if TYPE_CHECKING:
-    import random  # noqa: TID251 - the type alone
 
 # What of a folder is backed up again and again: all of it, or a part that means it.
 #
