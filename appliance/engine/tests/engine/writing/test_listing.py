@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from kit.memory_store import MemoryStore
 from kit.rows_strategy import page_groups
 from kit.tiny_backup import new_repository
-from strongroom.base.progress import NullProgress
 from strongroom.engine.backup.shards.group import PageTasks
 from strongroom.engine.backup.shards.messages import PageIsEncoded
 from strongroom.engine.repository.listing.page import decode_page
@@ -99,7 +98,7 @@ def written(groups: list[Rows], elsewhere: Elsewhere | None, known: set[bytes]):
     """The pages, the blocks that were stored, and the pages as they were kept."""
     packs, kept = Packs(), Kept()
     writer = ListingWriter(
-        KEY, Blocks(known), packs, NullProgress(),
+        KEY, Blocks(known), packs,
         pack_size_bytes=PACK_BYTES, keeper=kept, encoders=elsewhere,
     )  # fmt: skip
     for rows in groups:
@@ -177,7 +176,7 @@ def test_shards_get_large_pages_and_not_more_than_they_have_room_for():
 def test_a_page_that_does_not_come_back_is_an_error():
     elsewhere = Elsewhere()
     writer = ListingWriter(
-        KEY, Blocks(set()), Packs(), NullProgress(),
+        KEY, Blocks(set()), Packs(),
         pack_size_bytes=PACK_BYTES, encoders=elsewhere,
     )  # fmt: skip
     writer.add(page_of(10)[0])

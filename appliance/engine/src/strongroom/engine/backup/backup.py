@@ -21,7 +21,7 @@ from strongroom.base.errors import (
     SourceError,
 )
 from strongroom.base.printable import printable
-from strongroom.base.progress import NullProgress, Progress
+from strongroom.base.progress import Progress
 from strongroom.engine.backup.coordinator import Coordinator
 from strongroom.engine.backup.options import BackupOptions
 from strongroom.engine.backup.own_memory import OwnMemory
@@ -118,7 +118,6 @@ def back_up(
                 repository.writer,
                 stored.blocks,
                 packs,
-                NullProgress(),
                 pack_size_bytes=options.pack_size_bytes or PACK_SIZE_BYTES,
                 parent=parent,
                 keeper=keeper,

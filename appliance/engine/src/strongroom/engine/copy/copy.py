@@ -222,6 +222,9 @@ class SnapshotCopier:
             self._packs.stored_bytes - stored_bytes,
         )
 
+    def _count_page(self, place: int, page: list[Rows]) -> None:
+        self._progress.add(files=sum(rows.row_count for rows in page))
+
     def copy(
         self,
         snapshot: Snapshot,
@@ -244,7 +247,7 @@ class SnapshotCopier:
             self._target.writer,
             self._stored.blocks,
             self._packs,
-            self._progress,
+            observe=self._count_page,
         )
         try:
             for groups in Listing(snapshot.pages, self._reader, 1).pages():

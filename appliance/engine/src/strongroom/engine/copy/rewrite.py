@@ -27,7 +27,7 @@ from typing import Final
 import msgspec
 
 from strongroom.base.errors import ObjectMissingError, RightError, UsageError
-from strongroom.base.progress import NullProgress, Progress
+from strongroom.base.progress import Progress
 from strongroom.engine.copy.copy import CopyOptions, SnapshotCopier, identity
 from strongroom.engine.repository.index.client_blocks import ClientBlocks
 from strongroom.engine.repository.leases import Lease
@@ -166,7 +166,7 @@ def commit_rows(
     fields: of the new one. Raises StoreError, LeaseError.
     """
     packs = NewPacks(repository)
-    writer = ListingWriter(repository.writer, blocks, packs, NullProgress())
+    writer = ListingWriter(repository.writer, blocks, packs)
     try:
         for rows in groups:
             writer.add(rows)

@@ -15,7 +15,6 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import structs
 
-from strongroom.base.progress import Progress
 from strongroom.engine.content.codecs import Compressor, parse_compression
 from strongroom.engine.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.engine.repository.index.block_rows import NewReferences
@@ -117,7 +116,6 @@ class ListingWriter:
         key: PutKey,
         blocks: NewReferences,
         packs: PackTarget,
-        progress: Progress,
         *,
         pack_size_bytes: int = PACK_SIZE_BYTES,
         parent: ParentPages | None = None,
@@ -138,7 +136,6 @@ class ListingWriter:
         self._written: set[bytes] = set()
         self._packs = packs
         self._pack_size_bytes = pack_size_bytes
-        self._progress = progress
         self._pack: OpenPack | None = None
         self._builder = PageBuilder(None if parent is None else parent.page_of)
         self.pages: list[PageReference] = []
@@ -251,5 +248,4 @@ class ListingWriter:
                 rows.directory, rows.name_list()[row]
             )
         self.hole_bytes = bytes_together((self.hole_bytes, *map(hole_bytes, page)))
-        self._progress.add(files=sum(counts[:3]))
         return counts.content_bytes
