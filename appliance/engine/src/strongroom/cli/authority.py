@@ -13,7 +13,7 @@ from strongroom.base.printable import printable
 from strongroom.base.quantities import counted
 from strongroom.cli.passphrase import choose_passphrase, given_passphrase, warn_if_weak
 from strongroom.cli.table import write_table
-from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import JsonObject, Terminal
 from strongroom.net.identities.private_files import (
     PUBLIC_MODE,
     SECRET_MODE,
@@ -195,7 +195,7 @@ def list_issued(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
-def _certificate_object(entry: Issued, *, revoked: bool) -> dict[str, object]:
+def _certificate_object(entry: Issued, *, revoked: bool) -> JsonObject:
     return {
         "type": "certificate",
         "serial": entry.serial,
@@ -242,7 +242,7 @@ def make_token(arguments: argparse.Namespace, terminal: Terminal) -> int:
         uses=arguments.uses,
         group=arguments.group or "",
     )
-    secret: dict[str, object] = {}
+    secret: JsonObject = {}
     if not prints:
         path = os.path.abspath(os.fsencode(arguments.out))
         write_file(path, token.text.encode("ascii") + b"\n", SECRET_MODE)
@@ -268,7 +268,7 @@ def make_token(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
-def token_fields(identifier: str, use: TokenUse) -> dict[str, object]:
+def token_fields(identifier: str, use: TokenUse) -> JsonObject:
     """What is shown of a token, without its secret."""
     return {
         "id": identifier,

@@ -9,6 +9,7 @@ from strongroom.base.clock import local_text, utc_text
 from strongroom.base.printable import printable
 from strongroom.base.quantities import size_text
 from strongroom.cli.snapshot_choice import shown_path
+from strongroom.cli.terminal import JsonObject
 from strongroom.engine.rows.rows import STATE_NAMES, kind_name
 from strongroom.engine.rows.views import RowView
 from strongroom.engine.scan.attributes import attribute_names
@@ -16,9 +17,9 @@ from strongroom.engine.scan.attributes import attribute_names
 _ACL_NAME = b"system.posix_acl_"
 
 
-def entry_object(row: RowView) -> dict[str, object]:
+def entry_object(row: RowView) -> JsonObject:
     """The JSON object of a row, without its `type` (docs/reference/json-output.md)."""
-    entry: dict[str, object] = {
+    entry: JsonObject = {
         "path": shown_path(row.path),
         "kind": kind_name(row.mode),
         "mode": f"{stat.S_IMODE(row.mode):04o}",

@@ -15,7 +15,7 @@ from strongroom.base.clock import elapsed_seconds
 from strongroom.base.errors import OutputClosedError
 from strongroom.base.progress import CountedProgress, Counts, NullProgress, Progress
 from strongroom.base.quantities import duration_text, size_text
-from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import JsonObject, Terminal
 
 LIVE_INTERVAL_SECONDS = 0.25
 PLAIN_INTERVAL_SECONDS = 10.0
@@ -31,7 +31,7 @@ class ProgressRates:
         self._started_seconds = elapsed_seconds()
         self._marks: list[tuple[float, int]] = [(self._started_seconds, 0)]
 
-    def snapshot(self) -> dict[str, object]:
+    def snapshot(self) -> JsonObject:
         """The counts now, as the object `--json` shows; rates in units a second."""
         counts = self._progress.counts()
         now = elapsed_seconds()
@@ -78,7 +78,7 @@ def _measures(counts: Counts) -> tuple[tuple[int, int | None], ...]:
     return (counts.bytes, counts.total_bytes), (counts.files, counts.total_files)
 
 
-def progress_text(counts: dict[str, object], columns: int | None = None) -> str:
+def progress_text(counts: JsonObject, columns: int | None = None) -> str:
     """The text of one line from the result of `ProgressRates.snapshot`.
 
     columns: how long it may be; what matters least is left out first. None: any length.
@@ -100,7 +100,7 @@ def progress_text(counts: dict[str, object], columns: int | None = None) -> str:
 class _Shown:
     """The parts of a progress line, "" where there is nothing to say."""
 
-    def __init__(self, counts: dict[str, object]) -> None:
+    def __init__(self, counts: JsonObject) -> None:
         self._counts = counts
         self._of = " of about" if counts["total_is_estimate"] else " of"
 

@@ -22,7 +22,7 @@ from strongroom.base.errors import (
 from strongroom.base.printable import printable
 from strongroom.cli.options import JOINED, REPEATED, moment, words
 from strongroom.cli.set_aside import name_set_aside
-from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import JsonObject, Terminal
 from strongroom.engine.repository.listing.links import followed
 from strongroom.engine.repository.newest_known import Behind, NewestKnown
 from strongroom.engine.repository.object_owners import owner_of_object
@@ -278,7 +278,7 @@ def shown_path(path: bytes) -> bytes:
     return b"/" + path
 
 
-def snapshot_object(snapshot: Snapshot, *, is_false: bool = False) -> dict[str, object]:
+def snapshot_object(snapshot: Snapshot, *, is_false: bool = False) -> JsonObject:
     """A snapshot for `Terminal.emit`; docs/reference/json-output.md says what the fields mean."""
     totals = snapshot.totals
     return {

@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Final, TextIO
+from typing import IO, Final, TextIO, TypeAlias
 
 from strongroom.base.errors import OperatingSystemError, OutputClosedError
 from strongroom.base.printable import (
@@ -30,6 +30,9 @@ from strongroom.base.printable import (
     printable_lines,
     shown_stream,
 )
+
+# A line of --json: docs/reference/json-output.md says what the fields mean. Values may hold bytes.
+JsonObject: TypeAlias = dict[str, object]
 
 _STYLES: Final = {
     "": "",
@@ -101,7 +104,7 @@ class Terminal:
         """Whether prompts are possible: standard input and standard error are a terminal."""
         return sys.stdin is not None and sys.stdin.isatty() and bool(self.messages.isatty())
 
-    def emit(self, obj: dict[str, object]) -> None:
+    def emit(self, obj: JsonObject) -> None:
         """Write `obj` as one line of JSON if --json was given; values may hold bytes."""
         if not self.as_json:
             return

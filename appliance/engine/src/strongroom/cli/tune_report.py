@@ -17,7 +17,7 @@ from strongroom.cli.measure.processor import machine
 from strongroom.cli.measure.tuning.axes import inventory_value
 from strongroom.cli.measure.tuning.search import DEFAULTS, KnobChanges, Search
 from strongroom.cli.table import write_table
-from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import JsonObject, Terminal
 from strongroom.engine.knobs.knob import Value
 from strongroom.engine.knobs.table import knob_named
 from strongroom.net.identities.private_files import PUBLIC_MODE, write_file
@@ -143,7 +143,7 @@ def search_json(
     search: Search,
     costs: dict[tuple[str, Value], float],
     path: Path | None,
-) -> dict[str, object]:
+) -> JsonObject:
     """The line of JSON; `path`: what was written."""
     return {
         "type": "tune",

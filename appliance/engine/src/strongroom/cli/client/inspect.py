@@ -7,16 +7,15 @@ of a snapshot, such as its paths, is not shown.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from strongroom.base.errors import PathNotFoundError, UsageError
 from strongroom.base.printable import printable
 from strongroom.cli.client.client import DirectorClient, named
 from strongroom.cli.client.restore import chosen_snapshot
-from strongroom.cli.client.view import moment_ns, path_for_api, plain_path
+from strongroom.cli.client.view import ApiObject, moment_ns, path_for_api, plain_path
 from strongroom.cli.snapshot_choice import shown_path, snapshot_filter, snapshot_object
-from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import JsonObject, Terminal
 from strongroom.engine.inspect.diff import Difference
 from strongroom.engine.inspect.find import Criteria
 from strongroom.engine.repository.snapshots import Snapshot, Totals, find_snapshot
@@ -123,7 +122,7 @@ class DirectorSnapshots:
         for item in found["items"]:
             yield str(item["snapshot"]), _row(item)
 
-    def object_of(self, snapshot: Snapshot) -> dict[str, object]:
+    def object_of(self, snapshot: Snapshot) -> JsonObject:
         """The object for --json; what is not known is null."""
         found = snapshot_object(snapshot, is_false=snapshot.id in self.false)
         return {**found, **dict.fromkeys(_NOT_KNOWN)}
@@ -132,7 +131,7 @@ class DirectorSnapshots:
         """One snapshot by its whole id."""
         return self._snapshot(self._director.get(f"/snapshots/{named(snapshot_id)}"))
 
-    def _snapshot(self, item: Mapping[str, Any]) -> Snapshot:
+    def _snapshot(self, item: ApiObject) -> Snapshot:
         if item["false_reason"]:
             self.false.add(item["id"])
         return Snapshot(
@@ -162,7 +161,7 @@ def require_entries(rows: Iterator[RowView], path: bytes) -> Iterator[RowView]:
         raise PathNotFoundError(f"the snapshot has no {printable(shown_path(path))}") from None
 
 
-def _row(item: Mapping[str, Any]) -> RowView:
+def _row(item: ApiObject) -> RowView:
     directory, name = split_path(plain_path(item["path"]).strip(b"/"))
     names = item["xattrs"]
     return RowView(

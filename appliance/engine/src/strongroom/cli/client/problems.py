@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from strongroom.base.printable import printable
-from strongroom.cli.client.view import local_time
+from strongroom.cli.client.view import ApiObject, local_time
 from strongroom.cli.terminal import Terminal
 
 
-def write_problems(terminal: Terminal, problems: Sequence[Mapping[str, Any]]) -> None:
+def write_problems(terminal: Terminal, problems: Sequence[ApiObject]) -> None:
     """A line for each problem, errors first, in colour on a terminal; and what to do."""
     if terminal.as_json or terminal.quiet:
         return
@@ -33,7 +32,7 @@ def write_problems(terminal: Terminal, problems: Sequence[Mapping[str, Any]]) ->
         terminal.styled(pieces)
 
 
-def unreported_endings(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+def unreported_endings(status: ApiObject) -> list[ApiObject]:
     """Certificates and tokens that end soon, where no problem is about one.
 
     What is about no job, client or storage is a problem for callers with all rights only.

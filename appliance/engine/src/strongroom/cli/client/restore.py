@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from strongroom.base.errors import EXIT_DONE, SetBackError, SnapshotNotFoundError, UsageError
 from strongroom.cli.client.view import (
+    ApiObject,
     local_time,
     path_for_api,
     run_exit_code,
@@ -96,7 +97,7 @@ def restore_through_director(arguments: argparse.Namespace, terminal: Terminal) 
 
 def chosen_snapshot(
     director: DirectorClient, wanted: str, *, client: str | None, job: str | None
-) -> dict[str, Any]:
+) -> ApiObject:
     """The snapshot that `latest` or the beginning of an id selects, from the director's catalog.
 
     The latest is the newest backup by when it began, and a copy of it only if that is all there is;
@@ -154,14 +155,14 @@ def _only_job(director: DirectorClient, client: str) -> str | None:
     return max(newest, key=lambda one: str(one["time"]))["job"] if newest else None
 
 
-def _request(arguments: argparse.Namespace) -> dict[str, Any]:
+def _request(arguments: argparse.Namespace) -> ApiObject:
     for name, option in _LOCAL_ONLY.items():
         if getattr(arguments, name):
             raise UsageError(f"{option} works without the director only")
     target = arguments.target or ""
     if target and not target.startswith("/"):
         raise UsageError("--target: an absolute path on the client is wanted")
-    body: dict[str, Any] = {
+    body: ApiObject = {
         "snapshot": arguments.snapshot.snapshot,
         "client": arguments.client or "",
         **({"storage": arguments.storage} if arguments.storage else {}),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 from strongroom.base.errors import DirectorError, NotAuthenticatedError, NotPermittedError
 from strongroom.base.printable import printable
 from strongroom.base.progress import Progress
 from strongroom.cli.client.client import DirectorClient, error_of, named
-from strongroom.cli.client.view import FINAL_STATES, local_time, run_line, state_text
+from strongroom.cli.client.view import FINAL_STATES, ApiObject, local_time, run_line, state_text
 from strongroom.cli.live_progress import show_progress
 from strongroom.cli.terminal import Terminal
 
@@ -18,7 +17,7 @@ from strongroom.cli.terminal import Terminal
 _TRIES = 5
 
 
-def run_events(director: DirectorClient, run_id: str) -> Iterator[dict[str, Any]]:
+def run_events(director: DirectorClient, run_id: str) -> Iterator[ApiObject]:
     """All events of a run until it has ended; the last one holds the run as it then is.
 
     A broken stream is resumed after the last line seen, so none is lost or given twice; one that
@@ -61,7 +60,7 @@ def run_events(director: DirectorClient, run_id: str) -> Iterator[dict[str, Any]
 
 def watch_run(
     director: DirectorClient, run_id: str, terminal: Terminal, *, tells_log: bool = True
-) -> dict[str, Any]:
+) -> ApiObject:
     """Show a run until it has ended; gives its final state."""
     follower = _Follower(terminal, tells_log)
     with show_progress(terminal, "run") as progress:
@@ -70,7 +69,7 @@ def watch_run(
     return follower.run
 
 
-def tell_line(line: dict[str, Any], terminal: Terminal) -> None:
+def tell_line(line: ApiObject, terminal: Terminal) -> None:
     """A line of a run's log; one of several lines, such as a listing, with the time before each."""
     terminal.emit({"type": "log", **line})
     for text in line["text"].split("\n"):
@@ -83,7 +82,7 @@ class RunCounts:
     def __init__(self) -> None:
         self._counted = {"files": 0, "bytes": 0, "stored_bytes": 0, "errors": 0}
 
-    def tell(self, run: dict[str, Any], progress: Progress) -> None:
+    def tell(self, run: ApiObject, progress: Progress) -> None:
         """Set `progress` to the present counts of the run."""
         is_estimate = bool(run.get("total_is_estimate"))
         progress.total(run.get("total_files"), run.get("total_bytes"), is_estimate=is_estimate)
@@ -97,13 +96,13 @@ class RunCounts:
 
 class _Follower:
     def __init__(self, terminal: Terminal, tells_log: bool) -> None:
-        self.run: dict[str, Any] = {"state": ""}
+        self.run: ApiObject = {"state": ""}
         self._terminal = terminal
         self._tells_log = tells_log
         self._state = ""
         self._counts = RunCounts()
 
-    def follow(self, event: dict[str, Any], progress: Progress) -> None:
+    def follow(self, event: ApiObject, progress: Progress) -> None:
         """Show one event."""
         if (line := event.get("line")) and self._tells_log:
             tell_line(line, self._terminal)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from strongroom.base.errors import StrongroomError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted
 from strongroom.cli.client.problems import unreported_endings
+from strongroom.cli.client.view import ApiObject
 from strongroom.cli.terminal import Terminal
 
 OK: Final = 0
@@ -56,7 +57,7 @@ def tell_unknown(terminal: Terminal, why: str) -> int:
     return code
 
 
-def _figures(status: Mapping[str, Any], errors: int, warnings: int) -> dict[str, str]:
+def _figures(status: ApiObject, errors: int, warnings: int) -> dict[str, str]:
     """Performance data: value, then thresholds and bounds where there are any."""
     states = [one["state"] for one in status["active"]]
     return {

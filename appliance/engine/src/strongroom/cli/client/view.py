@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from strongroom.base.clock import SECOND_NS, local_text
 from strongroom.base.errors import (
@@ -18,6 +18,9 @@ from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
+
+# A thing of the API as it was answered: docs/reference/director-api.md says what its fields mean.
+ApiObject: TypeAlias = dict[str, Any]
 
 SHORT_ID = 8
 FINAL_STATES = frozenset(("done", "incomplete", "failed", "cancelled"))
@@ -83,12 +86,12 @@ def short_id(identifier: str) -> str:
     return identifier[:SHORT_ID]
 
 
-def write_runs(terminal: Terminal, runs: Iterable[Mapping[str, Any]], now: str | None) -> None:
+def write_runs(terminal: Terminal, runs: Iterable[ApiObject], now: str | None) -> None:
     """A table of runs; those under way took the time until `now`."""
     write_table(terminal, _RUN_COLUMNS, [_run_row(run, now) for run in runs])
 
 
-def _run_row(run: Mapping[str, Any], now: str | None) -> list[str]:
+def _run_row(run: ApiObject, now: str | None) -> list[str]:
     counted = bool(run["started"])
     took = seconds_between(run["started"], run["ended"] or now)
     return [
@@ -108,14 +111,14 @@ def _run_row(run: Mapping[str, Any], now: str | None) -> list[str]:
     ]
 
 
-def state_text(run: Mapping[str, Any]) -> str:
+def state_text(run: ApiObject) -> str:
     """The state of a run; one that was asked to end and has not yet is cancelling or stopping."""
     if run.get("ending"):
         return "cancelling" if run.get("ending") == "cancelled" else "stopping"
     return str(run["state"])
 
 
-def run_line(run: Mapping[str, Any]) -> str:
+def run_line(run: ApiObject) -> str:
     """A run and its state in one line."""
     head = f"run {short_id(run['id'])} of {printable(run['job'])} on {printable(run['client'])}"
     if run["state"] in FINAL_STATES:
@@ -131,13 +134,13 @@ def run_line(run: Mapping[str, Any]) -> str:
     return f"{head} is {run['state']}{why}"
 
 
-def tell_run(run: Mapping[str, Any], terminal: Terminal) -> None:
+def tell_run(run: ApiObject, terminal: Terminal) -> None:
     """A run as the result of a command: an object with --json, else a line."""
     terminal.emit({"type": "run", **run})
     terminal.line(run_line(run))
 
 
-def run_exit_code(run: Mapping[str, Any]) -> int:
+def run_exit_code(run: ApiObject) -> int:
     """The exit code of a command that waited for a run: that of the job itself."""
     if run["state"] == "done":
         return EXIT_DONE

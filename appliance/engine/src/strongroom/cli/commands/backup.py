@@ -32,7 +32,7 @@ from strongroom.cli.options import (
 )
 from strongroom.cli.settings import Settings
 from strongroom.cli.snapshot_choice import shown_path
-from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import JsonObject, Terminal
 from strongroom.engine.repository.keys.roles import PutKey
 from strongroom.engine.scan.share_folders import DEFAULT_SHARE_BELOW, share_folders
 from strongroom.engine.sources.files import FilesSource
@@ -196,7 +196,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     def tell(entry: ExaminedEntry) -> None:
         path = shown_path(entry.path)
-        shown_entry: dict[str, object] = {"type": "entry", "action": entry.action, "path": path}
+        shown_entry: JsonObject = {"type": "entry", "action": entry.action, "path": path}
         terminal.emit({**shown_entry, "reason": entry.reason} if entry.reason else shown_entry)
         reason = f": {entry.reason}" if entry.reason else ""
         terminal.line(f"{entry.action:<12}{printable(path)}{reason}")

@@ -27,7 +27,7 @@ from strongroom.cli.measure.verdict import predictions, sentences
 from strongroom.cli.options import REPEATED, decimal, folder
 from strongroom.cli.remembered_profile import read_profile, remember, remembered
 from strongroom.cli.settings import Settings
-from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import JsonObject, Terminal
 
 if TYPE_CHECKING:
     from strongroom.engine.stores.place import RemoteLocation
@@ -338,7 +338,7 @@ def _write(path: str, content: bytes) -> None:
         Path(path).write_bytes(content)
 
 
-def _verdict_objects(profile: Profile) -> list[dict[str, object]]:
+def _verdict_objects(profile: Profile) -> list[JsonObject]:
     return [
         {
             "work": one.work,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from strongroom.base.errors import EXIT_DONE
 from strongroom.base.printable import printable
 from strongroom.cli.client.place import add_director_options
-from strongroom.cli.client.view import local_time
+from strongroom.cli.client.view import ApiObject, local_time
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
 
@@ -59,7 +58,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
-def _row(client: dict[str, Any]) -> list[str]:
+def _row(client: ApiObject) -> list[str]:
     state = "connected" if client["connected"] else "offline"
     return [
         printable(client["name"]),
@@ -74,7 +73,7 @@ def _row(client: dict[str, Any]) -> list[str]:
     ]
 
 
-def _tell_more(client: dict[str, Any], terminal: Terminal) -> None:
+def _tell_more(client: ApiObject, terminal: Terminal) -> None:
     name = printable(client["name"])
     if abs(client["clock_ahead_seconds"]) > 60:
         terminal.warn(f"the clock of {name} is {client['clock_ahead_seconds']:.0f} s ahead of ours")

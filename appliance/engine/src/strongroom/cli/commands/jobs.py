@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from strongroom.base import clock
 from strongroom.base.errors import EXIT_DONE
 from strongroom.base.printable import printable
 from strongroom.cli.client.place import add_director_options
-from strongroom.cli.client.view import local_time
+from strongroom.cli.client.view import ApiObject, local_time
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
 
@@ -56,11 +55,11 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     return EXIT_DONE
 
 
-def _next_time(job: dict[str, Any]) -> str:
+def _next_time(job: ApiObject) -> str:
     return f"{local_time(job['next_due'])} {clock.local_zone_text()}" if job["next_due"] else ""
 
 
-def _row(job: dict[str, Any]) -> list[str]:
+def _row(job: ApiObject) -> list[str]:
     last = job["last_run"]
     return [
         printable(job["name"]),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from strongroom.base.errors import EXIT_DONE, NoticeError, UnknownNameError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted
 from strongroom.cli.client.place import add_director_options, asks_director
-from strongroom.cli.client.view import local_time
+from strongroom.cli.client.view import ApiObject, local_time
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
 
@@ -103,7 +103,7 @@ def _test_machine(path: str, destination: str, terminal: Terminal) -> None:
     _show_tests([{"destination": name, "error": error} for name, error in sent], terminal)
 
 
-def _show_tests(found: list[dict[str, Any]], terminal: Terminal) -> None:
+def _show_tests(found: list[ApiObject], terminal: Terminal) -> None:
     failures = 0
     for one in found:
         terminal.emit({"type": "notice-test", **one})

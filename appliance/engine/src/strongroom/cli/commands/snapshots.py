@@ -21,7 +21,7 @@ from strongroom.cli.snapshot_choice import (
     snapshot_object,
 )
 from strongroom.cli.table import write_table
-from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import JsonObject, Terminal
 from strongroom.engine.repository.snapshots import Snapshot
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         choice = SnapshotChoice(arguments, repository)
     false = {one.id for one in choice.false}
 
-    def object_of(snapshot: Snapshot) -> dict[str, object]:
+    def object_of(snapshot: Snapshot) -> JsonObject:
         return snapshot_object(snapshot, is_false=snapshot.id in false)
 
     if arguments.snapshot is not None:
@@ -113,7 +113,7 @@ def _show(
     parts: Sequence[str],
     latest: int | None,
     false: set[str],
-    object_of: Callable[[Snapshot], dict[str, object]],
+    object_of: Callable[[Snapshot], JsonObject],
     terminal: Terminal,
     *,
     counts: bool,

@@ -14,7 +14,7 @@ from strongroom.cli.live_progress import show_progress
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
 from strongroom.cli.table import write_table
-from strongroom.cli.terminal import Terminal
+from strongroom.cli.terminal import JsonObject, Terminal
 from strongroom.engine.inspect.stats import (
     ContentStats,
     RepositoryStats,
@@ -108,7 +108,7 @@ def _show_repository(stats: RepositoryStats, terminal: Terminal) -> None:
         terminal.line(f"{title:<15}{text}")
 
 
-def _snapshot_object(stats: SnapshotStats) -> dict[str, object]:
+def _snapshot_object(stats: SnapshotStats) -> JsonObject:
     snapshot = stats.snapshot
     return {
         "type": "snapshot_stats",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
@@ -13,7 +13,7 @@ from strongroom.base.printable import printable
 from strongroom.base.quantities import duration_text
 from strongroom.cli.client.place import add_director_options
 from strongroom.cli.client.problems import unreported_endings, write_problems
-from strongroom.cli.client.view import local_time, moment_ns, short_id, write_runs
+from strongroom.cli.client.view import ApiObject, local_time, moment_ns, short_id, write_runs
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
 
@@ -23,7 +23,7 @@ _COPY_COLUMNS: Final = ("POOL", "COPIED TO", ">WAITING", "BEHIND", "NEWEST COPY"
 _SHOWN: Final = 8
 
 
-def warn_of_endings(terminal: Terminal, expiries: Sequence[dict[str, Any]]) -> None:
+def warn_of_endings(terminal: Terminal, expiries: Sequence[ApiObject]) -> None:
     """A line for each that ends soon, or has ended, with what to do."""
     for one in expiries:
         if one["soon"]:
@@ -31,7 +31,7 @@ def warn_of_endings(terminal: Terminal, expiries: Sequence[dict[str, Any]]) -> N
             terminal.line(f"warning: {what} {name} ends on {day}: {printable(one['remedy'])}")
 
 
-def write_expiries(terminal: Terminal, expiries: Sequence[dict[str, Any]]) -> None:
+def write_expiries(terminal: Terminal, expiries: Sequence[ApiObject]) -> None:
     """A table of what ends first, and how many more there are."""
     shown = expiries if terminal.verbose else expiries[:_SHOWN]
     terminal.line()
@@ -43,7 +43,7 @@ def write_expiries(terminal: Terminal, expiries: Sequence[dict[str, Any]]) -> No
         terminal.line(f"and {more} later ones (--verbose)")
 
 
-def write_copies(terminal: Terminal, copies: Sequence[dict[str, Any]], now: str) -> None:
+def write_copies(terminal: Terminal, copies: Sequence[ApiObject], now: str) -> None:
     """A table of the pools with Copy To; nothing without one. An older director has none."""
     if not copies:
         return
@@ -60,7 +60,7 @@ def write_copies(terminal: Terminal, copies: Sequence[dict[str, Any]], now: str)
     write_table(terminal, _COPY_COLUMNS, rows)
 
 
-def _cells(one: dict[str, Any]) -> list[str]:
+def _cells(one: ApiObject) -> list[str]:
     name = f"{printable(one['name'])} {printable(one['id'])}".rstrip()
     return [printable(one["ends"][:10]), printable(one["kind"]), name]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any, Self
+from typing import Self
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import EXIT_DONE, UsageError, os_errors
 from strongroom.base.printable import printable
 from strongroom.cli.client.place import add_director_options
-from strongroom.cli.client.view import local_time
+from strongroom.cli.client.view import ApiObject, local_time
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
 
@@ -104,7 +104,7 @@ class _TokenFile:
                 os.unlink(self._path)
 
 
-def _list(found: list[dict[str, Any]], terminal: Terminal) -> None:
+def _list(found: list[ApiObject], terminal: Terminal) -> None:
     for token in found:
         terminal.emit({"type": "token", **token})
     rows = [
@@ -118,7 +118,7 @@ def _list(found: list[dict[str, Any]], terminal: Terminal) -> None:
         terminal.line("no tokens that you may see")
 
 
-def _tell_new(made: dict[str, Any], path: str | None, terminal: Terminal) -> None:
+def _tell_new(made: ApiObject, path: str | None, terminal: Terminal) -> None:
     token = made["token"]
     until = local_time(token["expires"]) or "it is withdrawn"
     shown = {} if path else {"text": made["text"]}

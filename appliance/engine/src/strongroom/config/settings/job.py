@@ -55,8 +55,8 @@ class DuplicateRules:
 class JobSettings:
     """A job, JobDefs and defaults applied.
 
-    level: the word of the configuration, "" without one; `levels.level_of` knows what it means
-    . storages: in the order in which they are taken, empty where the Pool says them. keep: None
+    level: the word of the configuration, "" without one; `levels.level_of` knows what it means.
+    storages: in the order in which they are taken, empty where the Pool says them. keep: None
     without Keep directives of its own. companions: values of `Run`, see `parse_companion`.
     selection_type, selection_pattern: of copy jobs, "" where nothing is set.
     overdue_after_seconds, slow_after_seconds: 0 for what schedule and history say. is_of_pool: it

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from strongroom.cli.client.client import PAGE_SIZE, DirectorClient, named
 from strongroom.cli.client.run_watch import run_events
-from strongroom.cli.client.view import moment_ns, path_for_api, plain_path
+from strongroom.cli.client.view import ApiObject, moment_ns, path_for_api, plain_path
 from strongroom.engine.rows.rows import type_bits
 
 MOST_SNAPSHOTS = 2000
@@ -113,12 +112,12 @@ class SnapshotPosition:
         """Names of the clients that files may go to."""
         return [str(one["name"]) for one in self._director.pages("/clients", limit=PAGE_SIZE)]
 
-    def restore(self, snapshot: ShownSnapshot, paths: list[bytes], how: Mapping[str, Any]) -> str:
+    def restore(self, snapshot: ShownSnapshot, paths: list[bytes], how: ApiObject) -> str:
         """Queue a restore; gives the run's id. `how`: further fields of the API's request."""
         body = {"snapshot": snapshot.id, "paths": [path_for_api(path) for path in paths], **how}
         return str(self._director.post("/restores", body)["id"])
 
-    def events(self, run_id: str) -> Iterator[dict[str, Any]]:
+    def events(self, run_id: str) -> Iterator[ApiObject]:
         """The events of a run, until its end."""
         return run_events(self._director, run_id)
 
@@ -127,7 +126,7 @@ class SnapshotPosition:
         self._director.post(f"/runs/{named(run_id)}/cancel")
 
 
-def _snapshot(item: Mapping[str, Any]) -> ShownSnapshot:
+def _snapshot(item: ApiObject) -> ShownSnapshot:
     return ShownSnapshot(
         id=item["id"],
         client=item["client"],
@@ -144,7 +143,7 @@ def _snapshot(item: Mapping[str, Any]) -> ShownSnapshot:
     )
 
 
-def _file(item: Mapping[str, Any]) -> ShownFile:
+def _file(item: ApiObject) -> ShownFile:
     return ShownFile(
         path=b"/" + plain_path(item["path"]).lstrip(b"/"),
         kind=item["kind"],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import work
 from textual.app import ComposeResult
@@ -16,7 +16,7 @@ from textual.widgets import Static as Line
 from strongroom.base.clock import local_text
 from strongroom.base.errors import StrongroomError
 from strongroom.base.printable import printable
-from strongroom.cli.client.view import FINAL_STATES, local_time, run_line
+from strongroom.cli.client.view import FINAL_STATES, ApiObject, local_time, run_line
 
 if TYPE_CHECKING:
     from strongroom.cli.client.browser.position import ShownSnapshot
@@ -38,7 +38,7 @@ class RestoreWish:
 
     snapshot: ShownSnapshot
     paths: list[bytes]
-    how: dict[str, Any]
+    how: ApiObject
 
 
 class RestoreDialog(ModalScreen[RestoreWish | None]):
@@ -132,7 +132,7 @@ class RunScreen(ModalScreen[bool]):
 
     def __init__(self, wish: RestoreWish) -> None:
         super().__init__()
-        self.run: dict[str, Any] = {}
+        self.run: ApiObject = {}
         self._wish = wish
 
     def compose(self) -> ComposeResult:
@@ -157,7 +157,7 @@ class RunScreen(ModalScreen[bool]):
         except StrongroomError as error:
             self.app.call_from_thread(self._fail, error)
 
-    def _show(self, event: dict[str, Any]) -> None:
+    def _show(self, event: ApiObject) -> None:
         if line := event.get("line"):
             text = f"{local_time(line['time'])}  {line['level']:<8}{printable(line['text'])}"
             self.query_one("#log", RichLog).write(text)
