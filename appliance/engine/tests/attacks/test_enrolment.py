@@ -128,9 +128,9 @@ class Impostor:
     ],
 )
 def test_a_machine_joins_nobody_but_the_director_that_it_meant(
-    template, tmp_path, role, name, says, meant, is_told
+    first_director, tmp_path, role, name, says, meant, is_told
 ):
-    house = template.house
+    house = first_director.house
     folder = str(tmp_path / "impostor")
     identity = house.authority.issue_identity(folder, name, role, ("localhost",))
     impostor = Impostor(house, identity, says)
@@ -140,8 +140,8 @@ def test_a_machine_joins_nobody_but_the_director_that_it_meant(
     assert not (tmp_path / "into").exists()
 
 
-def test_a_director_of_another_host_is_not_joined(template, tmp_path):
-    house = template.house
+def test_a_director_of_another_host_is_not_joined(first_director, tmp_path):
+    house = first_director.house
     identity = house.authority.issue_identity(
         str(tmp_path / "impostor"), "boss", "director", ("elsewhere.example",)
     )

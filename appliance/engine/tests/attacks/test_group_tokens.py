@@ -20,8 +20,8 @@ JobDefs { Name = heir; Job Defs = servers }
 
 
 @pytest.fixture
-def director(tmp_path, template):
-    with RunningDirector(tmp_path, CONFIGURATION + GROUPS, template, as_tree=True) as running:
+def director(tmp_path, first_director):
+    with RunningDirector(tmp_path, CONFIGURATION + GROUPS, first_director, as_tree=True) as running:
         yield running
 
 

@@ -36,9 +36,9 @@ HIDDEN = ("db1", "nightly-db1", "data.*long")
 
 
 @pytest.fixture(scope="module")
-def director(tmp_path_factory, template):
+def director(tmp_path_factory, first_director):
     folder = tmp_path_factory.mktemp("own-pages")
-    with RunningDirector(folder, CONFIGURATION + BOB, like=template) as running:
+    with RunningDirector(folder, CONFIGURATION + BOB, like=first_director) as running:
         yield running
 
 
