@@ -158,7 +158,7 @@ def test_the_update_of_the_day_is_never_an_older_one(roots):
     # What was signed long ago, in place of the newest.
     roots.update(ROOT, image=OLDER).rename(roots.folder / f"{NEWER}.update")
     said = served(roots, "strongroom-appliance update --scheduled", exit_code=9)
-    assert "older than what runs" in said.stderr
+    assert "older than" in said.stderr
     assert roots.slots()["states"] == {"a": "good", "b": "0"}
 
 
@@ -250,7 +250,7 @@ def test_an_update_comes_from_a_web_server(roots):
     served(roots, command + update.name)
     assert roots.digest("b", len(ROOT)) == hashlib.sha256(ROOT).hexdigest()
     said = served(roots, command + "none", exit_code=32)
-    assert "the server answered 404" in said.stderr
+    assert " 404" in said.stderr
 
 
 def answers_for(roots, more: str) -> str:

@@ -262,9 +262,9 @@ def test_steps_measured_later_take_the_place_of_the_same_steps(tmp_path: Path) -
 def test_steps_under_other_conditions_do_not_stand_beside_each_other(other: dict) -> None:
     new = _row([_run(OURS, "restore", 3.0)])
     [name] = other
-    with pytest.raises(OtherConditionsError, match=f"kernel was measured before with {name}"):
+    with pytest.raises(OtherConditionsError, match=f"kernel .*with {name}"):
         with_steps_of(replace(new, **other), new, ["restore"])
-    with pytest.raises(OtherConditionsError, match="not measured before"):
+    with pytest.raises(OtherConditionsError, match="not measured"):
         with_steps_of(None, new, ["restore"])
 
 
@@ -344,7 +344,7 @@ def test_a_command_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch) -
     monkeypatch.setattr(command_module, "STOP_SECONDS", 0.5)
     stubborn = "trap '' TERM; sleep 1234 & echo $!; wait; wait; sleep 1234"
     for script in ("exec sleep 1234", stubborn):
-        with pytest.raises(CommandTimeoutError, match=r"took over 0\.3 s"):
+        with pytest.raises(CommandTimeoutError, match=r"0\.3 s"):
             measure(["sh", "-c", script], os.environ, tmp_path, tmp_path / "log", 0.3)
     child = int((tmp_path / "log").read_text())
     state = "gone"

@@ -78,7 +78,7 @@ def test_an_agent_stores_nothing_that_is_not_its_own(daemon, appliance, kind, wh
     forged = bytes(8) + owner + b"content"[: 7 if owner else 1]
     name = "2" * 32 if kind == "leases" else object_name(forged)
     for put in (attacker.put, attacker.put_new, attacker.put_durable):
-        with pytest.raises(RightError, match=f"may not add {kind} of"):
+        with pytest.raises(RightError, match=f"{kind} of"):
             put(kind, name, forged)
     writer = attacker.writer(kind)
     writer.write(forged)
@@ -95,7 +95,7 @@ def test_an_agent_stores_nothing_that_is_not_its_own(daemon, appliance, kind, wh
 
 def test_an_agent_without_an_id_in_its_certificate_does_nothing(daemon, appliance):
     daemon.anonymous.add("web1")
-    with pytest.raises(RightError, match="does not say which client"):
+    with pytest.raises(RightError, match="which client"):
         list(daemon.agent("web1").list("packs"))
 
 

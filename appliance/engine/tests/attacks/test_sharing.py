@@ -81,9 +81,9 @@ def test_a_snapshot_that_refers_to_anothers_block_gets_no_key_of_it(house):
     opened = open_with_ticket(house.store, house.key.put_key("web1"), ticket)
     assert opened.key.packs.get(footer.pack_id) is None
     reader = opened.reader_of(loot, opened.load_index())
-    with pytest.raises(DamageError, match="in no pack"):
+    with pytest.raises(DamageError, match="no pack"):
         reader.chunk(block.block_id, 0)
-    with pytest.raises(DamageError, match="in no pack"):
+    with pytest.raises(DamageError, match="no pack"):
         read_back(house, loot.id)
 
 
@@ -119,7 +119,7 @@ def test_a_put_key_makes_no_shared_pack_index_or_tombstone(house):
     pretender = Pretender(thief.key.repository_id, thief.key.restore_public, b"x" * 32)
     name = write_index_object(thief.store, pretender, SHARED, [], [], thief.cipher)
     for key in (house.key, house.key.put_key("web2")):
-        with pytest.raises(DamageError, match="did not sign"):
+        with pytest.raises(DamageError, match="not sign"):
             read_index_object(house.store, key, name, chunks=False)
 
 

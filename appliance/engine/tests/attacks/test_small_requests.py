@@ -70,7 +70,7 @@ def test_a_quota_of_bytes_is_one_of_objects_too(make_daemon):
 
     names = [put(number) for number in range(fits - 1)]
     agent.put_new("leases", LEASE, daemon.object_of("web1", b"a lease"))
-    with pytest.raises(QuotaError, match=f"the {fits} objects that it has"):
+    with pytest.raises(QuotaError, match=f"{fits} objects"):
         put(fits)
     # Anyone who stores something continues as far as its lease goes, and others are not concerned.
     agent.replace("leases", LEASE, daemon.object_of("web1", b"the same lease"))

@@ -83,7 +83,7 @@ def test_a_command_may_give_the_passphrase(place):
 
 
 def test_a_wrong_passphrase_is_told(place):
-    with pytest.raises(WrongKeyError, match="opens with this passphrase"):
+    with pytest.raises(WrongKeyError, match="passphrase"):
         opened(repository=place, password="open sesam")
 
 
@@ -102,7 +102,7 @@ def test_a_file_that_holds_no_key_is_refused(place, tmp_path, content):
 
 
 def test_a_key_file_that_is_not_there_is_named(place):
-    with pytest.raises(UsageError, match="/absent: No such file"):
+    with pytest.raises(UsageError, match="/absent: "):
         opened(repository=place, key_file="/absent")
 
 
@@ -144,7 +144,7 @@ def test_a_repository_must_be_named():
     ],
 )
 def test_a_place_of_another_kind_is_refused_with_what_works(place, instead):
-    with pytest.raises(UsageError, match="is not supported") as refused:
+    with pytest.raises(UsageError, match="supported") as refused:
         opened(repository=place, password="x")
     assert instead in str(refused.value)
     assert "pass@" not in str(refused.value)

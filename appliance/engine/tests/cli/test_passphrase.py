@@ -55,7 +55,7 @@ def test_the_first_line_of_the_file_is_the_passphrase(secret_file, terminal, con
 @pytest.mark.parametrize("content", [b"", b"\n", b"\nsecret\n"])
 def test_an_empty_first_line_is_refused(secret_file, terminal, content):
     secret_file.write_bytes(content)
-    with pytest.raises(UsageError, match="first line is empty"):
+    with pytest.raises(UsageError, match="empty"):
         passphrase_from_file(str(secret_file), terminal)
 
 
@@ -67,7 +67,7 @@ def test_a_file_that_others_may_read_is_warned_about(secret_file, terminal):
 
 
 def test_a_missing_file_is_named(tmp_path, terminal):
-    with pytest.raises(UsageError, match="absent: No such file or directory"):
+    with pytest.raises(UsageError, match="/absent: "):
         passphrase_from_file(str(tmp_path / "absent"), terminal)
 
 
@@ -97,7 +97,7 @@ def test_a_command_gets_no_shell(tmp_path):
 
 def test_file_and_command_together_are_refused(secret_file, terminal):
     said = settings(password_file=str(secret_file), password_command="true")
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="exclude"):
         given_passphrase(said, terminal)
 
 

@@ -162,7 +162,7 @@ def test_a_command_that_fails_is_an_error(tmp_path):
 
 
 def test_a_command_is_stopped_when_it_says_too_much_or_takes_too_long(tmp_path, monkeypatch):
-    with pytest.raises(OSError, match="more than 1000 bytes"):
+    with pytest.raises(OSError, match="1000 bytes"):
         run_command("yes", 1000)
     monkeypatch.setattr(shell, "COMMAND_SECONDS", 0.3)
     for slow in ("sleep 60 & sleep 60", "exec >&- 2>&-; sleep 60", f"sleep 1; touch {tmp_path}/x"):

@@ -66,7 +66,7 @@ def test_events_are_chosen_in_their_order(tmp_path):
 
 
 def test_an_event_that_there_is_not_is_named_with_the_one_that_was_meant(tmp_path):
-    with pytest.raises(ConfigurationError, match="there is no event 'job-lat'"):
+    with pytest.raises(ConfigurationError, match="event 'job-lat'"):
         messages(
             tmp_path,
             "Messages { Name = m; Notify { Name = n; Type = Slack; URL File = /u\n"

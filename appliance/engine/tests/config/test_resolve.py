@@ -171,9 +171,9 @@ def test_it_is_frozen_and_knows_its_attributes(tree):
     job = director.of_type("Job")["nightly"]
     with pytest.raises(AttributeError):
         job.level = "Full"
-    with pytest.raises(AttributeError, match="Job has no directive of this name: levle"):
+    with pytest.raises(AttributeError, match=r"Job .*levle"):
         job.text("levle")
-    with pytest.raises(TypeError, match="priority of Job is not a str"):
+    with pytest.raises(TypeError, match="priority of Job"):
         job.text("priority")
 
 
@@ -245,10 +245,10 @@ def test_what_follows_from_an_error_is_not_another(tree):
     assert [one.partition("error: ")[2][:16] for one in errors(tree(text))] == ["Type takes one o"]
     text = DIRECTOR.replace("JobDefs = base", "JobDefs = bass")
     assert len(errors(tree(text))) == 1
-    assert "did you mean base" in errors(tree(text))[0]
+    assert "mean base" in errors(tree(text))[0]
     text = DIRECTOR.replace('Name = dir; Password = "p"', "Name = dir; Password = 1234")
     assert len(errors(tree(text))) == 1
-    assert "must be quoted" in errors(tree(text))[0]
+    assert "quoted" in errors(tree(text))[0]
 
 
 def test_loading_something_wrong_raises_with_all_errors(tree):
@@ -275,4 +275,4 @@ def test_one_file_of_a_tree_is_not_judged_as_a_whole(tmp_path):
 
 def test_who_loads_a_configuration_hears_its_warnings(tree, caplog):
     assert load(tree(DIRECTOR + "\nBogus { }\n")).director is not None
-    assert "the director has no resource Bogus" in caplog.text
+    assert "resource Bogus" in caplog.text

@@ -304,7 +304,7 @@ def test_ignored_kinds_are_left_out_and_others_are_not(pair: tuple[Path, Path]) 
     (pair[1] / "fifo").chmod(0o777)
     found = compare_trees(*map(os.fsencode, pair), ignored_kinds=frozenset({"mtime"}))
     assert [difference.kind for difference in found] == ["mode"]
-    with pytest.raises(ValueError, match="no such kinds"):
+    with pytest.raises(ValueError, match="kinds"):
         compare_trees(*map(os.fsencode, pair), ignored_kinds=frozenset({"mtimes"}))
 
 

@@ -103,7 +103,7 @@ def test_large_objects_go_through_a_file_and_parts(daemon, appliance):
 
 
 def test_without_a_repository_nothing_is_served_until_init(daemon):
-    with pytest.raises(RepositoryNotFoundError, match=r"there is no repository at s3://.*init"):
+    with pytest.raises(RepositoryNotFoundError, match=r"s3://.*init"):
         next(daemon.local().list("packs"), None)
     new_repository(daemon.local()).close()
     assert next(daemon.local().list("config")).name == "config"
@@ -116,7 +116,7 @@ def test_a_store_that_breaks_promises_is_refused(make_daemon, tmp_path, monkeypa
         with closing(S3Client(server.place())) as client:
             client.make_bucket()
             client.put("repository/config", b"a repository that was made there by hand")
-        with pytest.raises(StoreError, match=r"cannot keep a repository: it overwrites"):
+        with pytest.raises(StoreError, match="overwrites"):
             make_daemon(bucket=server.text())
 
 
@@ -162,7 +162,7 @@ def test_an_upload_ends_quietly_where_there_is_no_room_to_gather_it(object_store
     upload = store.incoming("packs")
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
     try:
-        with pytest.raises(StoreError, match="free space there"):
+        with pytest.raises(StoreError, match="free space"):
             write_many(upload)
         upload.abort()
     finally:

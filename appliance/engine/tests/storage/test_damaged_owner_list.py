@@ -78,6 +78,6 @@ def test_a_file_that_is_no_database_is_replaced(folder):
 def test_damage_that_is_noticed_while_it_is_open_says_what_to_do(folder):
     owner_list = OwnerList(os.fsencode(folder))
     damage_pages(os.fsdecode(owner_list_path(os.fsencode(folder))))
-    with pytest.raises(StoreError, match="restart the storage daemon"):
+    with pytest.raises(StoreError, match="restart"):
         owner_list.usage()
     owner_list.close()

@@ -38,7 +38,7 @@ def test_uploads_of_one_client_are_numbered_over_all_its_connections(make_daemon
         writers[-1].write(bytes(300 << 10))
         # Its answer tells that the data before it has arrived.
         list(store.list("config"))
-    with pytest.raises(QuotaError, match="3 uploads under way"):
+    with pytest.raises(QuotaError, match="3 uploads"):
         writers[3].finish("ab" * 32, "publish")
     other = daemon.agent("web2").writer("packs")
     other.write(b"x")

@@ -81,9 +81,7 @@ def figure(daemon):
 def test_time_that_passes_is_believed(clocks, kept):
     daemon, _, name = kept
     clocks.pass_((KEPT_DAYS - 1) * DAY_SECONDS)
-    with pytest.raises(
-        RightError, match=r"6.0 days old.*Minimum Retention of the storage daemon.$"
-    ):
+    with pytest.raises(RightError, match=r"6.0 days old.*Minimum Retention .*daemon.$"):
         delete(daemon, name)
     clocks.pass_(DAY_SECONDS)
     delete(daemon, name)
@@ -98,11 +96,11 @@ def test_a_clock_put_forward_by_a_year_makes_nothing_old(clocks, kept, caplog):
     assert figure(daemon) == YEAR_DAYS * DAY_SECONDS
     # Neither do restarts of the daemon, nor of the machine.
     daemon.restart()
-    with pytest.raises(RightError, match="is not trusted"):
+    with pytest.raises(RightError, match="trusted"):
         delete(daemon, name)
     clocks.restart(off_seconds=60)
     daemon.restart()
-    with pytest.raises(RightError, match="is not trusted"):
+    with pytest.raises(RightError, match="trusted"):
         delete(daemon, name)
     assert sum("and is not trusted: Min" in line for line in caplog.messages) == 1
     # What is old all the same may go.
@@ -117,7 +115,7 @@ def test_a_jump_that_is_undone_leaves_nothing_behind(clocks, kept, caplog):
     clocks.set_ahead(-YEAR_DAYS * DAY_SECONDS)
     assert figure(daemon) == 0
     assert "disk: the clock is correct again" in caplog.messages
-    with pytest.raises(RightError, match=r"Minimum Retention of the storage daemon.$"):
+    with pytest.raises(RightError, match=r"Minimum Retention .*daemon.$"):
         delete(daemon, first)
     clocks.pass_(KEPT_DAYS * DAY_SECONDS)
     delete(daemon, first)
@@ -259,7 +257,7 @@ def test_a_maintenance_user_deletes_but_does_not_confirm(folder):
     finally:
         os.seteuid(0)
     assert client.welcome.role == "local"
-    with pytest.raises(RightError, match="only root and the daemon's user"):
+    with pytest.raises(RightError, match="only root"):
         client.ask(FrameType.CONFIRM_CLOCK, None)
     store.close()
     assert site.stop() == 0

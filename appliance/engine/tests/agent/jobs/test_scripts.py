@@ -62,7 +62,7 @@ def test_a_script_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Pat
     path = executable(
         tmp_path / "slow", f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/pid; sleep 600"
     )
-    with pytest.raises(ScriptError, match="longer than 1 seconds"):
+    with pytest.raises(ScriptError, match="1 seconds"):
         output_of(tmp_path, path, seconds=1)
     pid = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 30
@@ -85,7 +85,7 @@ def test_a_status_other_than_0_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ScriptError, match="signal 9"):
         output_of(tmp_path, executable(tmp_path / "die", "kill -9 $$"))
     (tmp_path / "text").write_text("no program")
-    with pytest.raises(ScriptError, match="cannot be run"):
+    with pytest.raises(ScriptError, match="cannot be"):
         output_of(tmp_path, "text")
 
 

@@ -38,21 +38,21 @@ def test_a_test_goes_to_each_destination_and_says_what_its_server_says(told, com
     answer = command("notify", "test", place=place(told))
     assert sorted(answer.output.splitlines()) == ["standard/hook: sent", "standard/mail: sent"]
     assert told.mail.subjects() == ["[boss] test"]
-    assert "requested by operator admin" in told.mail.mails[0].get_content()
+    assert "operator admin" in told.mail.mails[0].get_content()
     told.web.answers = [503]
     answer = command("notify", "test", "hook", "--json", place=place(told), exit_code=68)
     (one,) = [found for found in answer.objects if found["type"] == "notice-test"]
     assert one["destination"] == "standard/hook"
     assert "answered 503" in one["error"]
     answer = command("notify", "test", "none", place=place(told), exit_code=60)
-    assert "there are standard/hook, standard/mail" in answer.messages
+    assert "standard/hook, standard/mail" in answer.messages
     answer = command("notify", "list", place=place(told))
     assert answer.output == "everything is OK\n"
 
 
 def test_a_test_takes_a_right_and_is_audited(told, command):
     answer = command("notify", "test", place=place(told, "ann"), exit_code=63)
-    assert "`notify` is not allowed" in answer.messages
+    assert "`notify`" in answer.messages
     assert told.mail.mails == []
     command("notify", "test", "standard/mail", place=place(told))
     found = command("audit", "--json", place=place(told)).objects
@@ -99,7 +99,7 @@ def test_a_check_before_the_start_names_secrets_that_cannot_be_used(told, tmp_pa
     said = capsys.readouterr().err
     assert "URL File of Notify chat" in said
     assert f"{secret}: chmod 400" in said
-    assert "Command of Notify tell: no program /nothing/tell that can be run" in said
+    assert "Command of Notify tell: no program /nothing/tell" in said
     secret.chmod(0o400)
     main(words)
     assert "URL File" not in capsys.readouterr().err

@@ -32,7 +32,7 @@ def test_what_names_no_director(text):
 
 def test_without_a_director_the_command_says_how_to_name_one(command):
     answer = command("status", place=[], exit_code=2)
-    assert "no director was named; use --director or $STRONGROOM_DIRECTOR" in answer.messages
+    assert "--director or $STRONGROOM_DIRECTOR" in answer.messages
 
 
 def test_the_environment_and_the_settings_file_fill_in_what_options_leave(

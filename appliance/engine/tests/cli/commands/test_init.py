@@ -22,7 +22,7 @@ def secret(command):
 
 def test_a_new_repository_opens_and_says_how_to_go_on(bare):
     answer = bare.run("init", *secret(bare))
-    assert "Keep a copy of the passphrase" in answer.stdout
+    assert "copy of the passphrase" in answer.stdout
     assert f"strongroom key export-put put.key --repo {bare.repository}" in answer.stdout
     assert bare.run("snapshots", *secret(bare)).stdout == "0 snapshots\n"
 
@@ -62,7 +62,7 @@ def test_a_repository_of_another_program_is_not_taken_for_ours(bare, config):
     (bare.repository / "data").mkdir(parents=True)
     (bare.repository / "config").write_bytes(config)
     answer = bare.run("init", *secret(bare), exit_code=RepositoryExistsError.exit_code)
-    assert "Choose an empty folder" in answer.stderr
+    assert "empty folder" in answer.stderr
     assert (bare.repository / "config").read_bytes() == config
     assert sorted(os.listdir(bare.repository)) == ["config", "data"]
 
@@ -70,7 +70,7 @@ def test_a_repository_of_another_program_is_not_taken_for_ours(bare, config):
 def test_a_folder_of_settings_is_left_alone(bare):
     (bare.repository / "config").mkdir(parents=True)
     answer = bare.run("init", *secret(bare), exit_code=RepositoryExistsError.exit_code)
-    assert "holds something else (config)" in answer.stderr
+    assert "(config)" in answer.stderr
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_folder_of_settings_is_left_alone(bare):
 def test_a_weak_passphrase_is_warned_of_and_taken(bare, passphrase, is_weak):
     bare.passphrase_file.write_text(f"{passphrase}\n")
     answer = bare.run("init", *secret(bare))
-    assert ("the passphrase is weak" in answer.stderr) == is_weak
+    assert ("weak" in answer.stderr) == is_weak
     assert passphrase not in answer.stderr
     bare.run("snapshots", *secret(bare))
 

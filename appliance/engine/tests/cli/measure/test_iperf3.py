@@ -45,5 +45,5 @@ def test_what_names_no_server_is_refused(text):
 def test_where_nothing_listens_the_error_says_what_to_start():
     with iperf3_server():
         nobody = parse_server(f"127.0.0.1:{free_port()}")
-        with pytest.raises(UsageError, match=r"refused; is `iperf3 -s` running there"):
+        with pytest.raises(UsageError, match="`iperf3 -s`"):
             measure_iperf3(nobody, 0.1, print)

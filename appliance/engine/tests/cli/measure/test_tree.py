@@ -98,7 +98,7 @@ def test_noise_is_not_compressed(tmp_path):
 def test_an_empty_folder_and_no_folder(tmp_path):
     tree, _ = measure_tree(str(tmp_path), 1, cold=False, tell=silent)
     assert (tree.files, tree.directories, tree.size_bytes) == (0, 1, 0)
-    with pytest.raises(UsageError, match="is not a folder"):
+    with pytest.raises(UsageError, match="folder"):
         measure_tree(str(tmp_path / "none"), 1, cold=False, tell=silent)
 
 

@@ -152,7 +152,7 @@ def test_directories_cost_more_than_files():
 def test_stages_that_are_close_are_both_named():
     made = profile(send_rate=45 * MEGA, codec_rate=25 * MEGA)
     text = " ".join(sentences(of(made, "full")))
-    assert "hardly faster, so relieving one gains little" in text
+    assert "hardly faster" in text
 
 
 def test_what_was_not_measured_is_not_predicted():

@@ -248,7 +248,7 @@ def test_a_certificate_has_so_many_connections_and_no_more(director, monkeypatch
                 assert (await other.get(director.url + "/api/v1/me")).status_code == 200
 
     asyncio.run(hold())
-    assert "agent 'web1' has 3 connections already" in caplog.text
+    assert "agent 'web1' has 3 connections" in caplog.text
     director.wait_for(lambda: not is_counted())
 
 
@@ -273,8 +273,8 @@ def test_who_dials_and_says_nonsense_fills_no_log(director, monkeypatch, caplog)
     assert caplog.text.count("an agent without a certificate") == MOST_A_MINUTE
     assert len(caplog.messages) == 2 * MOST_A_MINUTE
     now[0] += 61
-    director.wait_for(lambda: f"{MOST_A_MINUTE} more requests were not HTTP" in caplog.text)
-    director.wait_for(lambda: f"{MOST_A_MINUTE} more connections were refused" in caplog.text)
+    director.wait_for(lambda: f"{MOST_A_MINUTE} more requests" in caplog.text)
+    director.wait_for(lambda: f"{MOST_A_MINUTE} more connections" in caplog.text)
 
 
 def test_a_websocket_for_anything_but_agents_is_refused(raw):

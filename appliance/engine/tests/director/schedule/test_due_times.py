@@ -291,4 +291,5 @@ def test_a_host_that_knows_no_zones_goes_by_utc():
     command = [sys.executable, "-c", WITHOUT_ZONES]
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert said.stdout == "2026-07-01T12:00:00+00:00 UTC\n"
-    assert "'Europe/Vienna'; this machine has no time zones: apt-get install tzdata" in said.stderr
+    assert "'Europe/Vienna'" in said.stderr
+    assert "tzdata" in said.stderr

@@ -130,7 +130,7 @@ def test_the_put_key_of_another_client_copies_nothing(source, target, tmp_path):
     key = tmp_path / "web1.key"
     target("key", "export-put", "--client", "web1", str(key))
     answer = target.run(*copy_words(source), key_file=key, exit_code=KeyRightError.exit_code)
-    assert "put key is the one of web1, not of mail" in answer.stderr
+    assert "web1, not of mail" in answer.stderr
     assert target.objects("snapshots") == []
 
 

@@ -131,7 +131,7 @@ def test_another_block_under_a_block_id_is_found(repository):
         claimed = block_id_of(repository, honest)
         others = [b"x" * len(chunk) for chunk in honest]
         footer = forged_pack(repository, claimed, chunk_ids_of(repository, others), others)
-        with pytest.raises(DamageError, match="holds something else"):
+        with pytest.raises(DamageError, match="something else"):
             reader_of(repository, [footer]).block(claimed)
 
 
@@ -141,7 +141,7 @@ def test_other_bytes_under_honest_chunk_ids_are_found(repository):
     footer = forged_pack(repository, claimed, chunk_ids_of(repository, honest), forged)
     reader = reader_of(repository, [footer])
     assert reader.chunk(claimed, 0) == b"one"
-    with pytest.raises(DamageError, match="does not match its id"):
+    with pytest.raises(DamageError, match="its id"):
         reader.chunk(claimed, 1)
 
 

@@ -108,13 +108,13 @@ def test_a_size_that_no_ticket_has_is_refused_before_anything_is_read(repository
 def test_a_ticket_that_is_gone_is_said_to_be(repository):
     stored = store_ticket(repository.store, b"a ticket")
     repository.store.delete("tickets", stored.name)
-    with pytest.raises(ObjectMissingError, match="start the restore again"):
+    with pytest.raises(ObjectMissingError, match="again"):
         fetch_ticket(repository.store, stored)
 
 
 def test_a_ticket_that_no_agent_would_take_is_not_stored(repository, monkeypatch):
     monkeypatch.setattr(ticket_objects, "LARGEST_TICKET_BYTES", 10)
-    with pytest.raises(QuotaError, match="restore fewer paths"):
+    with pytest.raises(QuotaError, match="fewer paths"):
         store_ticket(repository.store, bytes(11))
     assert tickets(repository) == set()
 

@@ -33,7 +33,7 @@ def test_folders_are_settled():
 
 @pytest.mark.parametrize("text", ["usr", "./usr", "/usr/../etc", "/usr/./lib", "/a\nb", "/\udcff"])
 def test_what_is_no_absolute_plain_path_is_refused(text: str):
-    with pytest.raises(UsageError, match="write an absolute path"):
+    with pytest.raises(UsageError, match="absolute"):
         share_folders([text])
 
 

@@ -167,7 +167,7 @@ def test_a_path_with_nothing_there_is_an_error(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     if not path:
         tmp_path.rmdir()
-    with pytest.raises(SourceError, match="cannot back up"):
+    with pytest.raises(SourceError, match="back up"):
         settled_path(path)
 
 
@@ -197,7 +197,7 @@ def test_the_documented_plugin_works(tmp_path, monkeypatch):
     stream.close()
     with pytest.raises(SourceError, match="unmount"):
         list(open_source("device", SourceRequest((b"/nonexistent",))).streams())
-    with pytest.raises(SourceError, match="cannot be loaded"):
+    with pytest.raises(SourceError, match="loaded"):
         open_source("broken", SourceRequest())
 
 

@@ -62,7 +62,7 @@ def test_a_sender_finds_out(link, shared_house, mode, is_daemon):
     with connected(link, shared_house, mode) as pair:
         ours, _ = sides(pair, is_daemon)
         link.is_silent = True
-        with pytest.raises(ConnectionLostError, match="no answer from the other machine"):
+        with pytest.raises(ConnectionLostError, match="no answer"):
             ours.send(bytes(64 << 20))
 
 
@@ -73,7 +73,7 @@ def test_whoever_waits_for_an_answer_finds_out(link, shared_house, mode, is_daem
         ours, _ = sides(pair, is_daemon)
         link.is_silent = True
         ours.send(b"a question")
-        with pytest.raises(ConnectionLostError, match="no answer from the other machine"):
+        with pytest.raises(ConnectionLostError, match="no answer"):
             ours.receive_exactly(1)
 
 
@@ -83,7 +83,7 @@ def test_a_machine_that_vanishes_while_its_window_is_closed_is_found_out(link, s
         sent = pool.submit(ours.send, bytes(64 << 20))
         await_quiet(link)
         link.is_silent = True
-        with pytest.raises(ConnectionLostError, match="no answer from the other machine"):
+        with pytest.raises(ConnectionLostError, match="no answer"):
             sent.result(PATIENCE_SECONDS)
 
 

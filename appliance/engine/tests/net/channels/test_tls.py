@@ -78,7 +78,7 @@ def test_an_agent_may_answer_where_one_is_dialled(shared_house, mode):
 def test_a_server_takes_only_the_roles_it_is_for(shared_house, mode):
     ours, theirs = attempt(shared_house.storage, shared_house.operator, mode, roles=("agent",))
     assert isinstance(theirs, PeerRefusedError)
-    assert "may not do this: it takes the certificate of agent" in str(ours)
+    assert "certificate of agent" in str(ours)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -87,7 +87,7 @@ def test_a_server_must_be_the_one_that_was_meant(house, mode):
     for name in ("sd2", "127.0.0.1", "Backup.Example.Org"):
         assert attempt(storage, house.agent, mode, name=name) == [None, None]
     ours, _ = attempt(storage, house.agent, mode, name="vault")
-    assert "we meant to reach 'vault', but who answers is storage 'sd2'" in str(ours)
+    assert "'vault', but who answers is storage 'sd2'" in str(ours)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -132,7 +132,7 @@ def test_the_daemon_decides_who_may_use_which_mode(shared_house, mode):
 
     ours, theirs = attempt(shared_house.storage, shared_house.agent, mode, allow=allow)
     assert asked == [("web1", mode)]
-    assert f"may not connect with TLS mode '{mode}'" in str(ours)
+    assert f"TLS mode '{mode}'" in str(ours)
     assert isinstance(theirs, PeerRefusedError)
 
 
@@ -169,7 +169,7 @@ def test_sides_without_a_common_suite_do_not_connect(shared_house):
 def test_required_ktls_is_refused_where_there_is_none(shared_house):
     ours, _ = attempt(shared_house.storage, shared_house.agent, "ktls-required")
     assert isinstance(ours, PeerRefusedError)
-    assert "kTLS is required, but this side's and the daemon's kernel" in str(ours)
+    assert "kTLS is required" in str(ours)
 
 
 @pytest.mark.parametrize("what", ["no certificate", "TLS 1.2"])

@@ -148,7 +148,7 @@ def test_an_expired_token_is_refused(authority, wall_clock):
 
 def test_a_token_is_good_for_its_name_only(authority):
     token = authority.tokens.create("web9", "agent", 60)
-    with pytest.raises(PeerRefusedError, match="not for the name"):
+    with pytest.raises(PeerRefusedError, match="the name"):
         new_certificate(authority, token.text, request(), "web8")
     assert new_certificate(authority, token.text, request(), "web9")
 
@@ -226,7 +226,7 @@ def test_revocation_is_by_name_and_time(house):
     assert [e.serial for e in house.authority.revoke("web1")] == [again.serial, later.serial]
     assert house.authority.revoke("web1") == []
     assert revoked_names(house.authority) == {"web1"}
-    with pytest.raises(UsageError, match="no certificate on record"):
+    with pytest.raises(UsageError, match="on record"):
         house.authority.revoke("nobody")
 
 

@@ -61,11 +61,11 @@ def test_another_purpose_role_or_authority_is_refused(house, tmp_path):
 
     text = say(house)
     trust = house.storage.trust
-    with pytest.raises(PeerRefusedError, match="is for 'restore', not 'delete'"):
+    with pytest.raises(PeerRefusedError, match="'restore', not 'delete'"):
         verify_statement(text, trust, "delete", DIRECTOR)
-    with pytest.raises(PeerRefusedError, match="takes the certificate of storage"):
+    with pytest.raises(PeerRefusedError, match="certificate of storage"):
         verify_statement(text, trust, "restore", ("storage",))
-    with pytest.raises(PeerRefusedError, match="not issued by our authority"):
+    with pytest.raises(PeerRefusedError, match="our authority"):
         verify_statement(text, House(tmp_path / "b").storage.trust, "restore", DIRECTOR)
 
 
