@@ -14,8 +14,7 @@ from typing import Final
 from strongroom.base.errors import StrongroomError
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted
-from strongroom.cli.client.problems import unreported_endings
-from strongroom.cli.client.view import ApiObject
+from strongroom.cli.client.view import ApiObject, unreported_endings
 from strongroom.cli.terminal import Terminal
 
 OK: Final = 0

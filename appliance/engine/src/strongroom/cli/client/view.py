@@ -1,8 +1,8 @@
-"""Runs, clients and times of the director as tables and texts."""
+"""Runs, problems and times of the director as tables and texts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -150,3 +150,36 @@ def run_exit_code(run: ApiObject) -> int:
     if run["state"] == "cancelled":
         return CancelledError.exit_code
     return (error_class(run["error_id"]) or DirectorError).exit_code
+
+
+def write_problems(terminal: Terminal, problems: Sequence[ApiObject]) -> None:
+    """A line for each problem, errors first, in colour on a terminal; and what to do."""
+    if terminal.as_json or terminal.quiet:
+        return
+    if not problems:
+        terminal.styled((("mark", "everything is OK"), ("", "\n")))
+    for one in problems:
+        since = local_time(one["since"])
+        pieces = [
+            (
+                one["severity"] if one["severity"] == "error" else "warning",
+                f"{printable(one['severity'])}:",
+            ),
+            ("bold", f" {printable(one['title'])}"),
+            ("", f", since {since}\n"),
+        ]
+        if one["detail"]:
+            pieces.append(("", f"    {printable(one['detail'])}\n"))
+        if one["remedy"]:
+            pieces.append(("", f"    {printable(one['remedy'])}\n"))
+        terminal.styled(pieces)
+
+
+def unreported_endings(status: ApiObject) -> list[ApiObject]:
+    """Certificates and tokens that end soon, where no problem is about one.
+
+    What is about no job, client or storage is a problem for callers with all rights only.
+    """
+    if any(one["event"].startswith(("certificate-", "token-")) for one in status["problems"]):
+        return []
+    return [one for one in status["expiries"] if one["soon"]]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from strongroom.base.errors import EXIT_DONE, ConfigurationError
 from strongroom.base.quantities import counted
 from strongroom.cli.commands.config_rewriting import (
+    COMPONENTS,
+    add_reading_options,
     compare,
     convert_tree,
     explain_tree,
@@ -34,12 +36,11 @@ EPILOG = """examples:
   strongroom config convert /etc/bacula --into /tmp/strongroom
 """
 EXIT_PARSE_FAILED = 1
-COMPONENTS = ("director", "storage", "agent", "console", "monitor", "machine")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the sub-commands and their options."""
-    commands = parser.add_subparsers(dest="config_command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
     check = _command(commands, "check", _check, "check a tree or a file for errors")
     check.add_argument("path", help="a folder such as /etc/strongroom or /etc/bareos, or a file")
     check.add_argument(
@@ -47,12 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="a single file of a tree: resources that it names may be defined elsewhere",
     )
-    _add_reading_options(check)
+    add_reading_options(check)
     parse = _command(
         commands, "parse", _parse, "print the resources of one file as parsed, without defaults"
     )
     parse.add_argument("path", metavar="FILE", help="a file, or a component's folder")
-    _add_reading_options(parse)
+    add_reading_options(parse)
     show = _command(commands, "show", _show, "print effective values and their origin")
     show.add_argument(
         "resource",
@@ -66,19 +67,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     show.add_argument("--set", action="store_true", help="leave out default values")
     show.add_argument("--secrets", action="store_true", help="print passwords")
-    _add_reading_options(show)
+    add_reading_options(show)
     explain = _command(commands, "explain", explain_tree, "explain the effect of each directive")
     explain.add_argument("path", help="a folder or a file")
-    _add_reading_options(explain)
+    add_reading_options(explain)
     fmt = _command(commands, "fmt", format_files, "print in canonical form")
     fmt.add_argument("paths", nargs="+", metavar="PATH", help="files, or folders of a tree")
     fmt.add_argument("--write", action="store_true", help="rewrite the files")
     fmt.add_argument("--check", action="store_true", help="only list the files that would change")
-    _add_reading_options(fmt)
+    add_reading_options(fmt)
     diff = _command(commands, "diff", compare, "compare two trees by meaning")
     diff.add_argument("before", metavar="A")
     diff.add_argument("after", metavar="B")
-    _add_reading_options(diff)
+    add_reading_options(diff)
     convert = _command(
         commands,
         "convert",
@@ -87,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     convert.add_argument("path", help="the tree, such as /etc/bareos")
     convert.add_argument("--into", required=True, metavar="FOLDER", help="a new folder")
-    _add_reading_options(convert)
+    add_reading_options(convert)
     schema = _command(commands, "schema", print_schema, "print the JSON schema")
     schema.add_argument("--component", choices=COMPONENTS, help="of this one only")
     docs = _command(commands, "docs", write_documents, "write the reference")
@@ -100,12 +101,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     docs.add_argument("--check", action="store_true", help="only list stale pages")
 
 
-def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Run the sub-command; gives its exit code."""
-    command: Callable[[argparse.Namespace, Terminal], int] = arguments.config_run
-    return command(arguments, terminal)
-
-
 def _command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
@@ -115,40 +110,8 @@ def _command(
     parser = commands.add_parser(
         name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
     )
-    parser.set_defaults(config_run=work)
+    parser.set_defaults(run=work)
     return parser
-
-
-def _add_reading_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--component",
-        choices=COMPONENTS,
-        help="the component it belongs to (default: by the names of files and folders)",
-    )
-    add(
-        "--dialect",
-        metavar="NAME",
-        help="strongroom, bareos23 to bareos26, bacula9 to bacula15 (default: by the names of "
-        "files and folders; only strongroom rejects unknown directives without --strict)",
-    )
-    add(
-        "--strict",
-        action="store_true",
-        help="reject what the dialect's daemon rejects (Bareos 26 unless --dialect is given)",
-    )
-    add("--werror", action="store_true", help="count warnings as errors")
-    add(
-        "--allow-commands",
-        action="store_true",
-        help="run the commands of `@|command` includes; only for files you trust",
-    )
-    add(
-        "--root",
-        default="",
-        metavar="FOLDER",
-        help="resolve absolute includes below FOLDER (a tree copied from another machine)",
-    )
 
 
 def _show_findings(findings: list[Diagnostic], terminal: Terminal) -> None:

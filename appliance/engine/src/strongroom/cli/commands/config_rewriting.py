@@ -16,6 +16,40 @@ if TYPE_CHECKING:
     from strongroom.config.trees.loader import LoadOptions
 
 EXIT_DIFFERENT = 1
+COMPONENTS = ("director", "storage", "agent", "console", "monitor", "machine")
+
+
+def add_reading_options(parser: argparse.ArgumentParser) -> None:
+    """Add what `load_options` reads."""
+    add = parser.add_argument
+    add(
+        "--component",
+        choices=COMPONENTS,
+        help="the component it belongs to (default: by the names of files and folders)",
+    )
+    add(
+        "--dialect",
+        metavar="NAME",
+        help="strongroom, bareos23 to bareos26, bacula9 to bacula15 (default: by the names of "
+        "files and folders; only strongroom rejects unknown directives without --strict)",
+    )
+    add(
+        "--strict",
+        action="store_true",
+        help="reject what the dialect's daemon rejects (Bareos 26 unless --dialect is given)",
+    )
+    add("--werror", action="store_true", help="count warnings as errors")
+    add(
+        "--allow-commands",
+        action="store_true",
+        help="run the commands of `@|command` includes; only for files you trust",
+    )
+    add(
+        "--root",
+        default="",
+        metavar="FOLDER",
+        help="resolve absolute includes below FOLDER (a tree copied from another machine)",
+    )
 
 
 def load_options(arguments: argparse.Namespace) -> LoadOptions:

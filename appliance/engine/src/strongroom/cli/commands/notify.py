@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING
 
 from strongroom.base.errors import EXIT_DONE, NoticeError, UnknownNameError
 from strongroom.base.printable import printable
@@ -13,9 +12,6 @@ from strongroom.cli.client.place import add_director_options, asks_director
 from strongroom.cli.client.view import ApiObject, local_time
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
-
-if TYPE_CHECKING:
-    from strongroom.cli.client.client import DirectorClient
 
 EPILOG = """\
 examples:
@@ -37,7 +33,7 @@ _DEAD_COLUMNS = ("GIVEN UP", "DESTINATION", "SUBJECT", "ERROR")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add test, list and retry."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
     test = actions.add_parser("test", help="send a test and wait for the answer")
     test.add_argument(
         "destination",
@@ -47,24 +43,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only the Notify block of this name (else all of them)",
     )
     listing = actions.add_parser("list", help="list problems, and messages that were not delivered")
-    listing.set_defaults(lists=True)
+    listing.set_defaults(run=_list, lists=True)
+    retry = actions.add_parser("retry", help="send again what could not be delivered")
+    retry.set_defaults(run=_retry)
     test.add_argument(
         "--config",
         metavar="FOLDER",
         help="test what the machine.conf in FOLDER says, not the director",
     )
     test.add_argument("--user", action="store_true", help="that of the present user")
-    for one in (
-        test,
-        listing,
-        actions.add_parser("retry", help="send again what could not be delivered"),
-    ):
+    test.set_defaults(run=_test)
+    for one in (test, listing, retry):
         add_director_options(one)
 
 
-def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Do the action."""
-    if arguments.action == "test" and (arguments.config or not asks_director(arguments)):
+def _test(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    """Send tests, by the director or to the destinations of a machine without daemons."""
+    if arguments.config or not asks_director(arguments):
         from strongroom.cli.schedule.machine import usual_folder
         from strongroom.config.filesets import MACHINE_FILE
 
@@ -75,19 +70,19 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.cli.client.client import open_director
 
     with open_director(arguments) as director:
-        if arguments.action == "test":
-            _test(director, arguments.destination, terminal)
-        elif arguments.action == "retry":
-            count = director.post("/notices/retry")["messages"]
-            terminal.emit({"type": "retried", "messages": count})
-            terminal.line(f"{counted(count, 'message')} queued again")
-        else:
-            _list(director, terminal)
+        sent = director.post("/notices/test", {"destination": arguments.destination})
+    _show_tests(sent["items"], terminal)
     return EXIT_DONE
 
 
-def _test(director: DirectorClient, destination: str, terminal: Terminal) -> None:
-    _show_tests(director.post("/notices/test", {"destination": destination})["items"], terminal)
+def _retry(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.cli.client.client import open_director
+
+    with open_director(arguments) as director:
+        count = director.post("/notices/retry")["messages"]
+    terminal.emit({"type": "retried", "messages": count})
+    terminal.line(f"{counted(count, 'message')} queued again")
+    return EXIT_DONE
 
 
 def _test_machine(path: str, destination: str, terminal: Terminal) -> None:
@@ -114,8 +109,11 @@ def _show_tests(found: list[ApiObject], terminal: Terminal) -> None:
         raise NoticeError(f"{failures} of {len(found)} tests could not be sent")
 
 
-def _list(director: DirectorClient, terminal: Terminal) -> None:
-    found = director.get("/notices")
+def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.cli.client.client import open_director
+
+    with open_director(arguments) as director:
+        found = director.get("/notices")
     for incident in found["incidents"]:
         terminal.emit({"type": "incident", **incident})
     for letter in found["dead"]:
@@ -137,3 +135,4 @@ def _list(director: DirectorClient, terminal: Terminal) -> None:
     if dead:
         terminal.line("could not be delivered:")
         write_table(terminal, _DEAD_COLUMNS, dead)
+    return EXIT_DONE

@@ -12,8 +12,15 @@ from strongroom.base.errors import EXIT_DONE
 from strongroom.base.printable import printable
 from strongroom.base.quantities import duration_text
 from strongroom.cli.client.place import add_director_options
-from strongroom.cli.client.problems import unreported_endings, write_problems
-from strongroom.cli.client.view import ApiObject, local_time, moment_ns, short_id, write_runs
+from strongroom.cli.client.view import (
+    ApiObject,
+    local_time,
+    moment_ns,
+    short_id,
+    unreported_endings,
+    write_problems,
+    write_runs,
+)
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import Terminal
 

@@ -32,7 +32,7 @@ _COLUMNS = ("TOKEN", "NAME", "PROFILE", "MADE", "EXPIRES", "LAST USED")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add create, list and withdraw."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
     create = actions.add_parser("create", help="create a token and show it once")
     create.add_argument("name", metavar="NAME")
     create.add_argument(
@@ -45,35 +45,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument(
         "-o", "--output", metavar="FILE", help="write it to FILE (new, mode 0600) instead"
     )
+    create.set_defaults(run=_create)
     withdraw = actions.add_parser("withdraw", help="revoke a token at once")
     withdraw.add_argument("token_id", metavar="TOKEN", help="its id, as `list` shows it")
+    withdraw.set_defaults(run=_withdraw)
     listing = actions.add_parser("list", help="list tokens")
-    listing.set_defaults(lists=True)
+    listing.set_defaults(run=_list, lists=True)
     for one in (create, listing, withdraw):
         add_director_options(one)
 
 
-def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
-    """Do the action."""
+def _create(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.cli.client.client import open_director
+
+    body = {
+        "name": arguments.name,
+        "profile": arguments.profile,
+        "lifetime_seconds": arguments.lifetime,
+    }
+    with open_director(arguments) as director:
+        with _TokenFile(arguments.output) as file:
+            made = director.post("/tokens", body)
+            file.keep(made["text"])
+        _tell_new(made, arguments.output, terminal)
+    return EXIT_DONE
+
+
+def _withdraw(arguments: argparse.Namespace, terminal: Terminal) -> int:
     from strongroom.cli.client.client import named, open_director
 
     with open_director(arguments) as director:
-        if arguments.action == "list":
-            _list(list(director.pages("/tokens")), terminal)
-        elif arguments.action == "withdraw":
-            found = director.delete(f"/tokens/{named(arguments.token_id)}")
-            terminal.emit({"type": "token", **found})
-            terminal.line(f"token {found['id']} of {printable(found['name'])} is withdrawn")
-        else:
-            body = {
-                "name": arguments.name,
-                "profile": arguments.profile,
-                "lifetime_seconds": arguments.lifetime,
-            }
-            with _TokenFile(arguments.output) as file:
-                made = director.post("/tokens", body)
-                file.keep(made["text"])
-            _tell_new(made, arguments.output, terminal)
+        found = director.delete(f"/tokens/{named(arguments.token_id)}")
+    terminal.emit({"type": "token", **found})
+    terminal.line(f"token {found['id']} of {printable(found['name'])} is withdrawn")
     return EXIT_DONE
 
 
@@ -104,7 +108,11 @@ class _TokenFile:
                 os.unlink(self._path)
 
 
-def _list(found: list[ApiObject], terminal: Terminal) -> None:
+def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
+    from strongroom.cli.client.client import open_director
+
+    with open_director(arguments) as director:
+        found = list(director.pages("/tokens"))
     for token in found:
         terminal.emit({"type": "token", **token})
     rows = [
@@ -116,6 +124,7 @@ def _list(found: list[ApiObject], terminal: Terminal) -> None:
     write_table(terminal, _COLUMNS, rows)
     if not found:
         terminal.line("no tokens that you may see")
+    return EXIT_DONE
 
 
 def _tell_new(made: ApiObject, path: str | None, terminal: Terminal) -> None:
