@@ -45,10 +45,10 @@ class Lane:
     def __init__(self) -> None:
         self.blocks = {}
 
-    def store(self, block_id, chunk_ids, lengths, data, compression, *, offered):
-        assert block_id not in self.blocks
-        assert lengths == [len(chunk) for chunk in data]
-        self.blocks[block_id] = [bytes(chunk) for chunk in data]
+    def store(self, block, data, compression):
+        assert block.block_id not in self.blocks
+        assert block.chunk_lengths == [len(chunk) for chunk in data]
+        self.blocks[block.block_id] = [bytes(chunk) for chunk in data]
 
 
 class Sink:

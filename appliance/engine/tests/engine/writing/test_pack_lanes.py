@@ -14,6 +14,7 @@ from strongroom.engine.writing.pack_lanes import (
     WORTH_FINISHING_BYTES,
     BlockLane,
     LaneSettings,
+    NewBlock,
 )
 
 BLOCK_BYTES = 64 << 10
@@ -77,7 +78,7 @@ def lane(packs):
 def store(lane: BlockLane, count: int) -> None:
     for number in range(count):
         block = number.to_bytes(4, "little") * (BLOCK_BYTES // 4)
-        lane.store(bytes(24), bytes(24), [BLOCK_BYTES], [block])
+        lane.store(NewBlock(bytes(24), bytes(24), [BLOCK_BYTES]), [block])
 
 
 def test_packs_stay_open_while_they_are_young(lane, packs, now):
@@ -137,7 +138,7 @@ def store_reusing_the_buffer(lane: BlockLane, count: int) -> list[tuple[bytes, b
         buffer[:] = number.to_bytes(4, "little") * (BLOCK_BYTES // 4)
         block_id = number.to_bytes(24, "little")
         given.append((block_id, bytes(buffer)))
-        lane.store(block_id, bytes(24), [BLOCK_BYTES], [memoryview(buffer)])
+        lane.store(NewBlock(block_id, bytes(24), [BLOCK_BYTES]), [memoryview(buffer)])
     return given
 
 

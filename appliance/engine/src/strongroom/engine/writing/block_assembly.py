@@ -20,7 +20,7 @@ from blake3 import blake3
 from strongroom.engine.content.digests import block_id, ids_and_lengths
 from strongroom.engine.repository.keys.owners import OwnerKeys
 from strongroom.engine.writing.deduplication import ChunkGroup, GroupAnswer
-from strongroom.engine.writing.pack_lanes import BlockLane
+from strongroom.engine.writing.pack_lanes import BlockLane, NewBlock
 
 Buffer = bytes | bytearray | memoryview
 Reference = tuple[bytes, int]
@@ -188,13 +188,13 @@ class BlockAssembler:
             if new:
                 for slot, position in enumerate(new):
                     references[position] = (block_id, slot)
-                self._lane.store(
+                block = NewBlock(
                     block_id,
                     b"".join([group.ids[position] for position in new]),
                     [group.lengths[position] for position in new],
-                    [group.data[position] for position in new],
-                    group.compression,
-                    offered=group.offered,
+                    group.offered,
                 )
+                data = [group.data[position] for position in new]
+                self._lane.store(block, data, group.compression)
             for sink, row, part, position in group.owners:
                 sink.place(row, part, references[position])

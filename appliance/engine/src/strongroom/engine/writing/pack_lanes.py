@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from typing_extensions import Buffer
 
@@ -37,6 +37,15 @@ FINISHED_AT_ONCE: Final = 4
 # A pack that has been open for so long is finished unless it is very small.
 OPEN_SECONDS: Final = 30.0
 WORTH_FINISHING_BYTES: Final = 1 << 20
+
+
+class NewBlock(NamedTuple):
+    """What a pack says of a block. offered: to share with other clients."""
+
+    block_id: bytes
+    chunk_ids: bytes
+    chunk_lengths: list[int]
+    offered: bool = False
 
 
 class OpenPack(Protocol):
@@ -135,20 +144,11 @@ class BlockLane:
         """The compressions that `store` takes by number."""
         return self._settings.compressions
 
-    def store(
-        self,
-        block_id: bytes,
-        ids: bytes,
-        lengths: list[int],
-        data: list[Buffer],
-        compression: int = 0,
-        *,
-        offered: bool = False,
-    ) -> None:
+    def store(self, block: NewBlock, data: Sequence[Buffer], compression: int = 0) -> None:
         """Write one block of chunks `data`. Raises StoreError."""
         if self._settings.worker_threads == 0:
             raw: Buffer = data[0] if len(data) == 1 else b"".join(data)
-            self._write(block_id, ids, lengths, raw, compression, offered)
+            self._write(block, raw, compression)
         else:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(self._settings.worker_threads, "worker")
@@ -157,7 +157,7 @@ class BlockLane:
             self._times.queued(1)
             # The copy lets the shard reuse its read buffers at once.
             copied = b"".join(data)
-            self._executor.submit(self._work, block_id, ids, lengths, copied, compression, offered)
+            self._executor.submit(self._work, block, copied, compression)
         self._report()
 
     def finish(self) -> None:
@@ -218,49 +218,31 @@ class BlockLane:
             self._finishers.shutdown(wait=True)
             self._finishers = None
 
-    def _work(
-        self,
-        block_id: bytes,
-        ids: bytes,
-        lengths: list[int],
-        raw: bytes,
-        compression: int,
-        offered: bool,
-    ) -> None:
+    def _work(self, block: NewBlock, raw: bytes, compression: int) -> None:
         try:
             if self._failure is None:
-                self._write(block_id, ids, lengths, raw, compression, offered)
+                self._write(block, raw, compression)
         except BaseException as error:  # noqa: BLE001 - the shard's thread raises it
             self._failure = error
         finally:
             self._times.queued(-1)
             self._queue.leave()
 
-    def _write(
-        self,
-        block_id: bytes,
-        ids: bytes,
-        lengths: list[int],
-        raw: Buffer,
-        compression: int,
-        offered: bool,
-    ) -> None:
+    def _write(self, block: NewBlock, raw: Buffer, compression: int) -> None:
         with self._during(COMPRESS):
             codec, stored = self._compressor(compression).compress(raw)
         pace = self._pace
         if pace is None:
             with self._during(STORE):
-                self._append(block_id, ids, lengths, codec, stored, offered)
+                self._append(block, codec, stored)
         elif pace.has_thread:
             # The copy lets the shard reuse its read buffers at once.
             kept = stored if isinstance(stored, bytes) else bytes(stored)
-            self._hand_over(
-                pace, partial(self._append, block_id, ids, lengths, codec, kept, offered)
-            )
+            self._hand_over(pace, partial(self._append, block, codec, kept))
         else:
             with self._during(STORE):
                 waiting = Waiting()
-                self._append(block_id, ids, lengths, codec, stored, offered)
+                self._append(block, codec, stored)
                 pace.stored(waiting.spent().waited)
 
     def _hand_over(self, pace: StorePace, append: Callable[[], None]) -> None:
@@ -285,17 +267,10 @@ class BlockLane:
             self._times.queued(-1)
             self._queue.leave()
 
-    def _append(
-        self,
-        block_id: bytes,
-        ids: bytes,
-        lengths: list[int],
-        codec: int,
-        stored: Buffer,
-        offered: bool,
-    ) -> None:
+    def _append(self, block: NewBlock, codec: int, stored: Buffer) -> None:
         """Put a block into one of the packs."""
         slot = self._take_slot()
+        block_id, ids, lengths, offered = block
         try:
             if slot.pack is None:
                 slot.pack = self._packs.open_pack(KIND_DATA)
