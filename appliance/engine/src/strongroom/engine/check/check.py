@@ -285,7 +285,7 @@ def _check_packs(
                 run.progress.add(bytes=answer.read_bytes)
             if is_removed:
                 # By a prune, since it was listed; if by somebody else, a snapshot may need it.
-                run.findings.is_missing_if_needed(question.pack_id.hex())
+                run.findings.add_marked_and_missing(question.pack_id.hex())
             else:
                 _take_answer(run, question, answer)
             if pack is not None:

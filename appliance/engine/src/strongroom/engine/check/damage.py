@@ -57,8 +57,8 @@ class Findings:
         found.problems[_ADVICE.sub("", problem)] = None
         found.snapshots.update(snapshots)
 
-    def is_missing_if_needed(self, pack: str) -> None:
-        """A marked pack is missing: damage only if a file has lost content to it."""
+    def add_marked_and_missing(self, pack: str) -> None:
+        """A marked pack is missing, which is damage only where a file has lost content to it."""
         self._missing.add(pack)
 
     def blame(self, block_id: bytes, pack: str) -> None:
