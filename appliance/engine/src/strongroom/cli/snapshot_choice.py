@@ -10,12 +10,13 @@ import argparse
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from strongroom.base.clock import utc_text
 from strongroom.base.errors import (
     DamageError,
     FalseSnapshotError,
+    PathNotFoundError,
     SetBackError,
     SnapshotNotFoundError,
 )
@@ -34,6 +35,7 @@ from strongroom.engine.stores.capabilities import found_false
 if TYPE_CHECKING:
     from strongroom.engine.repository.listing.reader import Listing
 
+_Result = TypeVar("_Result")
 # What snapshots can be grouped by: the keys of GROUP_PARTS in engine.prune.forget.
 GROUPED_BY: Final = ("host", "job", "tags", "paths")
 
@@ -271,6 +273,29 @@ def path_in(
 
     reader = repository.reader_of(snapshot, repository.kept_index())
     return found_path(Listing.of(snapshot, reader, takes_any_xattrs=True), path, enters=enters)
+
+
+def at_place(
+    place: SnapshotPath,
+    repository: Repository,
+    snapshot: Snapshot,
+    work: Callable[[bytes], _Result],
+) -> tuple[bytes, _Result]:
+    """The path of `place` in the snapshot, and what `work` gives for it.
+
+    As typed, or where the snapshot has no such path as links lead; so most commands need not read
+    the listing for that. Raises what `work` does, PathNotFoundError for a path that is nowhere.
+    """
+    path = place.inside
+    if place.enters:
+        path = path_in(repository, snapshot, path, enters=True)
+    try:
+        return path, work(path)
+    except PathNotFoundError:
+        found = path_in(repository, snapshot, path, enters=place.enters)
+        if found == path:
+            raise
+        return found, work(found)
 
 
 def shown_path(path: bytes) -> bytes:

@@ -220,6 +220,11 @@ class Terminal:
             self._write_message(f"\r{shown}{padding}", controls=True)
             self._live_width = len(shown)
 
+    def show_step(self, text: str) -> None:
+        """Draw a live line where somebody watches."""
+        if not self.quiet and self.messages.isatty():
+            self.show_live_line(text)
+
     def clear_live_line(self) -> None:
         """Remove the live line, if there is one."""
         with self._lock:

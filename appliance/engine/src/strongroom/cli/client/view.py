@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
@@ -84,6 +84,21 @@ def path_for_api(path: bytes) -> str | dict[str, str]:
 def short_id(identifier: str) -> str:
     """The beginning of an id, as shown."""
     return identifier[:SHORT_ID]
+
+
+def show_listing(
+    terminal: Terminal,
+    kind: str,
+    found: Sequence[ApiObject],
+    columns: Sequence[str],
+    row: Callable[[ApiObject], Sequence[str]],
+) -> None:
+    """What the director listed, as objects or as a table. kind: of one, in the singular."""
+    for one in found:
+        terminal.emit({"type": kind, **one})
+    write_table(terminal, columns, [row(one) for one in found])
+    if not found:
+        terminal.line(f"no {kind}s that you may see")
 
 
 def write_runs(terminal: Terminal, runs: Iterable[ApiObject], now: str | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -224,7 +223,7 @@ def _measure(arguments: argparse.Namespace, terminal: Terminal) -> Profile:
         notes.append(
             f"the machine was busy (load {load:.1f} on {found.cores} cores): the figures are low"
         )
-    tell = partial(_tell, terminal)
+    tell = terminal.show_step
     skipped = set(arguments.skip)
     network: NetworkProfile | None = None
     iperf3: Iperf3Profile | None = None
@@ -320,11 +319,6 @@ def _no_daemon(server: str) -> UsageError:
         f"--server {printable(server)}: a storage daemon is named as HOST, HOST:PORT or "
         "strongroom://HOST:PORT"
     )
-
-
-def _tell(terminal: Terminal, text: str) -> None:
-    if not terminal.quiet and terminal.messages.isatty():
-        terminal.show_live_line(text)
 
 
 def _page(profile: Profile) -> bytes:

@@ -7,8 +7,7 @@ import argparse
 from strongroom.base.errors import EXIT_DONE
 from strongroom.base.printable import printable
 from strongroom.cli.client.place import add_director_options
-from strongroom.cli.client.view import ApiObject, local_time
-from strongroom.cli.table import write_table
+from strongroom.cli.client.view import ApiObject, local_time, show_listing
 from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
@@ -48,11 +47,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
             found = [director.get(f"/clients/{named(name)}") for name in arguments.names]
         else:
             found = list(director.pages("/clients", limit=PAGE_SIZE))
-    for client in found:
-        terminal.emit({"type": "client", **client})
-    write_table(terminal, _COLUMNS, [_row(client) for client in found])
-    if not found:
-        terminal.line("no clients that you may see")
+    show_listing(terminal, "client", found, _COLUMNS, _row)
     for client in found:
         _tell_more(client, terminal)
     return EXIT_DONE

@@ -8,8 +8,7 @@ from strongroom.base import clock
 from strongroom.base.errors import EXIT_DONE
 from strongroom.base.printable import printable
 from strongroom.cli.client.place import add_director_options
-from strongroom.cli.client.view import ApiObject, local_time
-from strongroom.cli.table import write_table
+from strongroom.cli.client.view import ApiObject, local_time, show_listing
 from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
@@ -47,11 +46,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     with open_director(arguments) as director:
         found = list(director.pages("/jobs", client=arguments.client, limit=PAGE_SIZE))
-    for job in found:
-        terminal.emit({"type": "job", **job})
-    write_table(terminal, _COLUMNS, [_row(job) for job in found])
-    if not found:
-        terminal.line("no jobs that you may see")
+    show_listing(terminal, "job", found, _COLUMNS, _row)
     return EXIT_DONE
 
 

@@ -30,8 +30,8 @@ from strongroom.cli.options import add_patterns, number, patterns_of
 from strongroom.cli.snapshot_choice import (
     SnapshotPath,
     add_snapshot_filters,
+    at_place,
     chosen_snapshot,
-    path_in,
     shown_path,
     snapshot_path,
 )
@@ -154,27 +154,22 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
     with open_repository(arguments, terminal, "view", module=module) as repository:
         place: SnapshotPath = arguments.snapshot
         snapshot = chosen_snapshot(arguments, repository, terminal, place.snapshot)
-        if place.enters:
-            subpath = path_in(repository, snapshot, options.subpath, enters=True)
-            options = replace(options, subpath=subpath)
         options = _with_privileges(options, arguments, repository, snapshot, terminal)
         from strongroom.engine.restore.options import EntryKind
         from strongroom.engine.restore.restore import restore
 
-        def write(options: RestoreOptions) -> RestoreReport:
+        def write(subpath: bytes) -> RestoreReport:
+            wanted = replace(options, subpath=subpath)
             return restore(
-                repository, snapshot, options, lambda: show_progress(terminal, "restore"), lines
+                repository, snapshot, wanted, lambda: show_progress(terminal, "restore"), lines
             )
 
         try:
-            report = write(options)
+            subpath, report = at_place(place, repository, snapshot, write)
         except PathNotFoundError:
-            subpath = path_in(repository, snapshot, options.subpath, enters=place.enters)
-            if subpath == options.subpath:
-                _tell_if_unread(repository, snapshot, subpath)
-                raise
-            options = replace(options, subpath=subpath)
-            report = write(options)
+            _tell_if_unread(repository, snapshot, place.inside)
+            raise
+        options = replace(options, subpath=subpath)
         _name_newest(repository, snapshot, options, lines.unread, terminal)
         verified = None
         if arguments.verify and not options.dry_run:
@@ -293,7 +288,6 @@ def _options(arguments: argparse.Namespace, terminal: Terminal) -> RestoreOption
         raise UsageError("to restore into / use --in-place instead of --target")
     return RestoreOptions(
         target=target,
-        subpath=arguments.snapshot.inside,
         in_place=arguments.in_place,
         includes=patterns_of(arguments, "include"),
         excludes=patterns_of(arguments, "exclude"),

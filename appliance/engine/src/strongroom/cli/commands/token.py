@@ -11,8 +11,7 @@ from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import EXIT_DONE, UsageError, os_errors
 from strongroom.base.printable import printable
 from strongroom.cli.client.place import add_director_options
-from strongroom.cli.client.view import ApiObject, local_time
-from strongroom.cli.table import write_table
+from strongroom.cli.client.view import ApiObject, local_time, show_listing
 from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
@@ -113,18 +112,19 @@ def _list(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
     with open_director(arguments) as director:
         found = list(director.pages("/tokens"))
-    for token in found:
-        terminal.emit({"type": "token", **token})
-    rows = [
-        [token["id"], printable(token["name"]), printable(token["profile"]),
-         local_time(token["created"]), local_time(token["expires"]) or "never",
-         local_time(token["last_used"]) or "never"]
-        for token in found
-    ]  # fmt: skip
-    write_table(terminal, _COLUMNS, rows)
-    if not found:
-        terminal.line("no tokens that you may see")
+    show_listing(terminal, "token", found, _COLUMNS, _row)
     return EXIT_DONE
+
+
+def _row(token: ApiObject) -> list[str]:
+    return [
+        token["id"],
+        printable(token["name"]),
+        printable(token["profile"]),
+        local_time(token["created"]),
+        local_time(token["expires"]) or "never",
+        local_time(token["last_used"]) or "never",
+    ]
 
 
 def _tell_new(made: ApiObject, path: str | None, terminal: Terminal) -> None:

@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         runs = MeasuredRuns(
             folder, subject.paths, subject.backup, cold=subject.is_cold, link=subject.link
         )
-        _tell(terminal, "warming up")
+        terminal.show_step("warming up")
         try:
             runs.warm_up(first_run_seconds(seconds))
         except OutOfTimeError as error:
@@ -292,17 +292,14 @@ def _measuring(
 
     def measure(condition: KnobChanges) -> Measurement:
         elapsed = clock.elapsed_seconds() - began
-        _tell(terminal, f"{duration_text(elapsed)} of {duration_text(seconds)}: {condition.text}")
+        terminal.show_step(
+            f"{duration_text(elapsed)} of {duration_text(seconds)}: {condition.text}"
+        )
         run = journal(condition)
         terminal.detail(f"{condition.text}: {run.seconds:.2f} s")
         return run
 
     return measure
-
-
-def _tell(terminal: Terminal, text: str) -> None:
-    if not terminal.quiet and terminal.messages.isatty():
-        terminal.show_live_line(text)
 
 
 def _tell_subject(subject: Subject, terminal: Terminal) -> None:

@@ -7,7 +7,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from strongroom.base.errors import EXIT_DONE, CheckFailedError, PathNotFoundError
+from strongroom.base.errors import EXIT_DONE, CheckFailedError
 from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.entry_lines import VerifyLines
@@ -16,8 +16,8 @@ from strongroom.cli.options import add_patterns, number, patterns_of
 from strongroom.cli.snapshot_choice import (
     SnapshotPath,
     add_snapshot_filters,
+    at_place,
     chosen_snapshot,
-    path_in,
     snapshot_path,
 )
 from strongroom.cli.terminal import Terminal
@@ -75,22 +75,14 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         snapshot = chosen_snapshot(arguments, repository, terminal, place.snapshot)
         from strongroom.engine.verify.verify import verify
 
-        def compare(options: VerifyOptions) -> VerifyReport:
-            lines = VerifyLines(terminal)
+        def compare(path: bytes) -> VerifyReport:
+            wanted, lines = _at(options, path), VerifyLines(terminal)
             return verify(
-                repository, snapshot, options, lambda: show_progress(terminal, "verify"), lines
+                repository, snapshot, wanted, lambda: show_progress(terminal, "verify"), lines
             )
 
-        if place.enters:
-            options = _at(options, path_in(repository, snapshot, options.subpath, enters=True))
-        try:
-            report = compare(options)
-        except PathNotFoundError:
-            found_at = path_in(repository, snapshot, options.subpath, enters=place.enters)
-            if found_at == options.subpath:
-                raise
-            options = _at(options, found_at)
-            report = compare(options)
+        path, report = at_place(place, repository, snapshot, compare)
+        options = _at(options, path)
     terminal.emit(report.summary(snapshot.id, options))
     seconds = max(report.elapsed_seconds, 1e-3)
     found = sum(report.differences.values())
