@@ -79,6 +79,16 @@ def size(text: str) -> int:
     return int(found[1]) << 10 * _SIZE_UNITS.index((found[2] or " ").lower())
 
 
+def memory(text: str) -> int:
+    """A size that is enough for a job over a large repository."""
+    from strongroom.engine.prune.prune_options import LEAST_MEMORY_BYTES
+
+    found = size(text)
+    if found < LEAST_MEMORY_BYTES:
+        raise UsageError(f"{text!r}: write 64M or more")
+    return found
+
+
 def rate(text: str) -> int:
     """Bytes per second, 0 for no limit."""
     if text.strip().lower() in ("none", "0"):

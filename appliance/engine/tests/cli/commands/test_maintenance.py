@@ -90,6 +90,7 @@ def test_check_names_a_pack_that_is_gone(strongroom, folder):
         ("prune", "--max-unused", "200%"),
         ("prune", "--grace", "1m"),
         ("prune", "--memory", "1M"),
+        ("check", "--memory", "1M"),
         ("check", "--read-data=0%"),
         ("check", "--read-data=4/3"),
         ("repair", "everything"),

@@ -12,7 +12,7 @@ from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.options import REPEATED, number
+from strongroom.cli.options import REPEATED, memory, number
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import shown_path
 from strongroom.cli.terminal import Terminal
@@ -69,6 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of checking processes (default: one per core, at most 8)",
     )
     parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        type=memory,
+        default="1G",
+        help="memory for blocks that are checked at once; with more blocks, the index is read once "
+        "for each part of the listings (default: 1G)",
+    )
+    parser.add_argument(
         "--locks",
         action="store_true",
         help="show until when object lock protects each snapshot, and what was laid over objects",
@@ -90,7 +98,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         if arguments.snapshot:
             known = repository.snapshots(SetAside())
             ids = tuple(find_snapshot(known, wanted).id for wanted in arguments.snapshot)
-        options = CheckOptions(subset, ids, arguments.processes, arguments.new)
+        options = CheckOptions(subset, ids, arguments.processes, arguments.new, arguments.memory)
         with show_progress(terminal, "check") as progress:
             report = check(repository, options, progress)
         write_report(report, ObjectOwners(repository), terminal)

@@ -6,12 +6,12 @@ import argparse
 from typing import TYPE_CHECKING
 
 from strongroom.base.clock import local_text
-from strongroom.base.errors import EXIT_DONE, UsageError
+from strongroom.base.errors import EXIT_DONE
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, duration_text, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.options import exact_seconds, number, share, size
+from strongroom.cli.options import exact_seconds, memory, number, share
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.terminal import Terminal
 from strongroom.engine.repository.repository import Repository
@@ -74,7 +74,7 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--memory",
         metavar="SIZE",
-        type=size,
+        type=memory,
         default="1G",
         help="memory for blocks that are counted at once; with more blocks, index and listings are "
         "read once for each part (default: 1G)",
@@ -88,11 +88,9 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
 
 
 def prune_options(arguments: argparse.Namespace) -> PruneOptions:
-    """The options as the user gave them; raises UsageError."""
-    from strongroom.engine.prune.prune_options import LEAST_MEMORY_BYTES, PruneOptions
+    """The options as the user gave them."""
+    from strongroom.engine.prune.prune_options import PruneOptions
 
-    if arguments.memory < LEAST_MEMORY_BYTES:
-        raise UsageError("--memory takes 64M or more")
     return PruneOptions(
         repack_below=arguments.repack_below,
         max_unused=arguments.max_unused,

@@ -7,6 +7,10 @@ name, each block opens, each chunk has the digest in its id. Nothing is changed.
 
 A lease keeps prune from removing what is being checked; a read-only store is checked without one.
 
+Where all blocks take more than `memory_bytes`, packs are checked against index objects one by one,
+and pages in parts, each with the index of what it refers to (`index_parts`). What is found is the
+same.
+
 With `only_new`: the index, all snapshots, that each pack is there with its size, and of packs and
 pages those that came since the last complete check (`verified_before`).
 """
@@ -19,7 +23,8 @@ import socket
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -29,15 +34,18 @@ from strongroom.base.errors import DamageError, ObjectMissingError, StoreError, 
 from strongroom.base.progress import NullProgress, Progress
 from strongroom.base.quantities import counted
 from strongroom.engine.check.damage import Finding, Findings
+from strongroom.engine.check.index_parts import IndexParts, Part
 from strongroom.engine.check.packs import PackAnswer, PackQuestion, check_pack
-from strongroom.engine.check.pages import ClientPage, PageChecker
+from strongroom.engine.check.pages import ClientPage, PageAnswer, PageChecker
 from strongroom.engine.check.verified_before import NOTHING, VerifiedBefore, verified_before
-from strongroom.engine.check.verified_index import SoundIndex, load_sound_index
+from strongroom.engine.check.verified_index import SoundIndex
 from strongroom.engine.content.digests import is_object_name, object_name
 from strongroom.engine.processes.forked_map import ForkedMap, default_processes
 from strongroom.engine.prune.kept_outcome import KeptOutcome, Outcome
 from strongroom.engine.prune.marking import Marker
 from strongroom.engine.prune.pack_usage import mark_shared
+from strongroom.engine.prune.prune_options import MEMORY_BYTES
+from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.keys.wrapping import wrap_info
 from strongroom.engine.repository.leases import Lease, list_leases
@@ -78,13 +86,15 @@ class DataSubset:
 class CheckOptions:
     """What to check. read_data: None: structure only. snapshot_ids: whole ids; () for all.
 
-    only_new: leave out packs and pages that an earlier check verified.
+    only_new: leave out packs and pages that an earlier check verified. memory_bytes: for blocks at
+    once.
     """
 
     read_data: DataSubset | None = None
     snapshot_ids: tuple[str, ...] = ()
     processes: int = 0
     only_new: bool = False
+    memory_bytes: int = MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,12 @@ class CheckReport:
     notes: tuple[str, ...]
     elapsed_seconds: float
     since_ns: int = 0
+
+
+# Of each pack that has bad blocks their ids; None where all of its blocks are bad.
+_BadBlocks: TypeAlias = "dict[bytes, frozenset[bytes] | None]"
+# The snapshots that have a page, and the number of the page in each.
+_Users: TypeAlias = "dict[ClientPage, list[tuple[Snapshot, int]]]"
 
 
 @dataclass(slots=True)
@@ -147,20 +163,20 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
             run.before = verified_before(repository, kept)
         snapshots = _snapshots(run)
         progress.message("reading the index")
-        known = load_sound_index(repository)
-        for damaged in known.damaged:
-            run.findings.add(damaged.kind, damaged.name, damaged.problem)
+        parts = IndexParts(repository, options.memory_bytes)
+        known = parts.known
+        _add_damaged(run, known)
         _check_keys(run)
         _check_leases(run)
-        lost = _check_packs(run, known, snapshots)
-        pages = _check_pages(run, known, snapshots, lost)
+        bad = _check_packs(run, parts, snapshots)
+        pages = _check_pages(run, parts, snapshots, bad)
     _keep(run, kept)
     return CheckReport(
         snapshots=len(snapshots),
         pages=pages,
         rows=run.rows,
         packs=len(known.index.packs()),
-        blocks=len(known.index),
+        blocks=known.block_count,
         index_objects=len(known.object_names),
         read_packs=run.read_packs,
         read_bytes=run.read_bytes,
@@ -224,6 +240,11 @@ def _snapshots(run: _Check) -> list[Snapshot]:
     return snapshots
 
 
+def _add_damaged(run: _Check, known: SoundIndex) -> None:
+    for damaged in known.damaged:
+        run.findings.add(damaged.kind, damaged.name, damaged.problem)
+
+
 def _check_keys(run: _Check) -> None:
     store = run.repository.store
     for info in store.list("keys"):
@@ -246,22 +267,20 @@ def _check_leases(run: _Check) -> None:
             )
 
 
-def _check_packs(
-    run: _Check, known: SoundIndex, snapshots: list[Snapshot]
-) -> set[tuple[bytes, bytes]]:
-    """Check packs; the ids of blocks of which no good copy is left."""
-    index = known.index
+def _check_packs(run: _Check, parts: IndexParts, snapshots: list[Snapshot]) -> _BadBlocks:
+    """Check packs; what is bad of those that are in the index."""
+    known = parts.known
     present: dict[bytes, int] = {}
     for info in run.repository.store.list("packs"):
         if is_object_name(info.name):
             present[bytes.fromhex(info.name)] = info.size_bytes
         else:
             run.notes.append(f"packs/{info.name} is not a pack")
-    packs = {pack.pack_id: pack for pack in index.packs()}
+    packs = {pack.pack_id: pack for pack in known.index.packs()}
     looked_at = set(packs) | present.keys()
     looked_at -= {one for one, size in run.before.packs.items() if present.get(one) == size}
     if run.options.snapshot_ids:
-        looked_at &= _needed_packs(run, known, snapshots, set(packs))
+        looked_at &= _needed_packs(run, parts, snapshots, set(packs))
     subset = run.options.read_data
     chosen = subset.chosen(looked_at & present.keys()) if subset is not None else set()
     questions = [
@@ -273,7 +292,7 @@ def _check_packs(
     ]
     run.progress.message("checking packs")
     run.progress.total(bytes=sum(packs[one].size_bytes for one in chosen if one in packs))
-    bad_rows = np.zeros(len(index), np.bool_)
+    bad: _BadBlocks = {}
     with ForkedMap(run.repository, check_pack, _processes(run, len(questions))) as pool:
         for question, answer in pool.run(questions):
             _renew(run)
@@ -288,19 +307,31 @@ def _check_packs(
                 run.findings.add_marked_and_missing(question.pack_id.hex())
             else:
                 _take_answer(run, question, answer)
-            if pack is not None:
-                first, last = pack.first_row, pack.first_row + pack.block_count
-                if answer.unreadable:
-                    bad_rows[first:last] = True
-                bad_rows[[first + number for number, _ in answer.bad_blocks]] = True
-                for row in np.flatnonzero(bad_rows[first:last]).tolist():
-                    run.findings.blame(index.block_ids(first + row, 1), question.pack_id.hex())
+            if pack is not None and (answer.unreadable or answer.bad_blocks):
+                ids = None if answer.unreadable else frozenset(answer.block_ids)
+                bad[question.pack_id] = ids
     unknown = sorted(present.keys() - packs.keys())
     if unknown and not run.options.snapshot_ids:
         run.notes.append(
             f"{counted(len(unknown), 'pack')} not in an index: the next backup uses these or prune "
             "removes them"
         )
+    return bad
+
+
+def _lost(run: _Check, index: Index, bad: _BadBlocks) -> set[tuple[bytes, bytes]]:
+    """Owners and ids of the blocks of an index of which no good copy is left."""
+    bad_rows = np.zeros(len(index), np.bool_)
+    for pack_id, bad_ids in bad.items():
+        pack = index.pack(pack_id)
+        if pack is None:
+            # Replaced since it was checked.
+            continue
+        for row in range(pack.first_row, pack.first_row + pack.block_count):
+            block_id = index.block_ids(row, 1)
+            if bad_ids is None or block_id in bad_ids:
+                bad_rows[row] = True
+                run.findings.blame(block_id, pack_id.hex())
     return index.lost_blocks(bad_rows)
 
 
@@ -316,20 +347,30 @@ def _take_answer(run: _Check, question: PackQuestion, answer: PackAnswer) -> Non
 
 
 def _needed_packs(
-    run: _Check, known: SoundIndex, snapshots: list[Snapshot], packs: set[bytes]
+    run: _Check, parts: IndexParts, snapshots: list[Snapshot], packs: set[bytes]
 ) -> set[bytes]:
     """The packs that the snapshots use; all of them if damage hides which."""
-    marker = Marker(run.repository, NullProgress())
-    repository, index = run.repository, known.index
+    pages = {ClientPage(one.owner, page): None for one in snapshots for page in one.pages}
+    needed: set[bytes] = set()
     try:
-        marker.mark([snapshot.id for snapshot in snapshots], index)
-        # Also what clients have left to shared packs, which may be among the missing ones.
-        shared = SharedChunks.load(repository.store, repository.key, index, marked=True)
-        mark_shared(repository, index, marker.live, shared)
+        for part in parts.of_pages(pages, partial(_renew, run)):
+            needed |= _packs_used(run.repository, part, snapshots)
+            del part
     except Exception as error:
         if not is_of_one_object(error):
             raise
         return packs
+    return needed
+
+
+def _packs_used(repository: Repository, part: Part, snapshots: list[Snapshot]) -> set[bytes]:
+    """The packs of the blocks of a part that snapshots use."""
+    marker = Marker(repository, NullProgress(), part.ids)
+    index = part.known.index
+    marker.mark([snapshot.id for snapshot in snapshots], index, part.listings)
+    # Also what clients have left to shared packs, which may be among the missing ones.
+    shared = SharedChunks.load(repository.store, repository.key, index, marked=True)
+    mark_shared(repository, index, marker.live, shared)
     return {
         pack.pack_id
         for pack in index.packs()
@@ -339,46 +380,53 @@ def _needed_packs(
     }
 
 
-def _check_pages(
-    run: _Check, known: SoundIndex, snapshots: list[Snapshot], lost: set[tuple[bytes, bytes]]
-) -> int:
+def _check_pages(run: _Check, parts: IndexParts, snapshots: list[Snapshot], bad: _BadBlocks) -> int:
     """Check the pages of snapshots, each once; how many there are."""
-    users: dict[ClientPage, list[tuple[str, int]]] = {}
     # Where anything is missing or damaged, all pages say which files need it.
-    leaves_out = run.before.is_whole and not lost and not run.findings.report()
+    leaves_out = run.before.is_whole and not bad and not run.findings.report()
     verified = {
         ClientPage(snapshot.owner, page)
         for snapshot in (snapshots if leaves_out else ())
         if snapshot.id in run.before.snapshots
         for page in snapshot.pages
     }
+    users: _Users = {}
     for snapshot in snapshots:
         try:
             with reading("the list of pages"):
-                Listing(snapshot.pages, run.repository.reader_of(snapshot, known.index))
+                Listing(snapshot.pages, run.repository.reader_of(snapshot, parts.known.index))
         except (DamageError, UnknownFormatError) as error:
             run.findings.add("snapshots", snapshot.id, str(error), [snapshot.id])
         for number, page in enumerate(snapshot.pages):
             one = ClientPage(snapshot.owner, page)
             if one not in verified:
-                users.setdefault(one, []).append((snapshot.id, number))
-    by_id = {snapshot.id: snapshot for snapshot in snapshots}
+                users.setdefault(one, []).append((snapshot, number))
     run.progress.message("checking listings")
     run.progress.total(files=sum(one.page.row_count for one in users))
-    known.lose(lost)
-    checker = PageChecker(known, lost)
-    with ForkedMap(run.repository, checker, _processes(run, len(users))) as pool:
-        for one, answer in pool.run(users):
-            _renew(run)
-            run.rows += answer.row_count
-            run.progress.add(files=answer.row_count)
-            mine = users[one]
-            if answer.problem:
-                for snapshot_id, number in mine:
-                    run.findings.add_page(by_id[snapshot_id], number, answer.problem)
-            for row in answer.rows:
-                run.findings.add_row(row, [snapshot_id for snapshot_id, _ in mine])
+    for part in parts.of_pages(users, partial(_renew, run)):
+        _add_damaged(run, part.known)
+        for one, answer in part.unreadable:
+            _take_page(run, users[one], answer)
+        lost = _lost(run, part.known.index, bad)
+        part.known.lose(lost)
+        checker = PageChecker(part.known, lost, part.listings)
+        with ForkedMap(run.repository, checker, _processes(run, len(part.pages))) as pool:
+            for one, answer in pool.run(part.pages):
+                _renew(run)
+                _take_page(run, users[one], answer)
+        # Before the next one is read.
+        del part, checker, pool
     return len(users)
+
+
+def _take_page(run: _Check, mine: list[tuple[Snapshot, int]], answer: PageAnswer) -> None:
+    run.rows += answer.row_count
+    run.progress.add(files=answer.row_count)
+    if answer.problem:
+        for snapshot, number in mine:
+            run.findings.add_page(snapshot, number, answer.problem)
+    for row in answer.rows:
+        run.findings.add_row(row, [snapshot.id for snapshot, _ in mine])
 
 
 def _processes(run: _Check, items: int) -> int:

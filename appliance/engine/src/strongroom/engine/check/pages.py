@@ -7,7 +7,8 @@ lengths add up to the size of the file (to its extents, if it is sparse).
 from __future__ import annotations
 
 import stat
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ from strongroom.base.decoding import reading
 from strongroom.base.errors import DamageError, MemoryLimitError, StoreError
 from strongroom.engine.check.verified_index import SoundIndex
 from strongroom.engine.repository.client_readers import ClientReaders
+from strongroom.engine.repository.index.block_rows import PlacesByClient
 from strongroom.engine.repository.index.client_blocks import ClientBlocks
 from strongroom.engine.repository.listing.page import decode_page, page_key
 from strongroom.engine.repository.repository import Repository
@@ -64,22 +66,52 @@ class PageChecker:
     """Checks pages against an index; callable as the work of a ForkedMap."""
 
     def __init__(
-        self, known: SoundIndex, lost: Collection[tuple[bytes, bytes]] = frozenset()
+        self,
+        known: SoundIndex,
+        lost: Collection[tuple[bytes, bytes]] = frozenset(),
+        listings: PlacesByClient | None = None,
     ) -> None:
-        """`lost`: owners and ids of blocks that are in the index but can't be read."""
+        """`lost`: owners and ids of blocks that are in the index but can't be read.
+
+        listings: where pages are, if `known` has not all blocks.
+        """
         self._known = known
         self._lost = lost
+        self._listings = known.index if listings is None else listings
         self._readers: ClientReaders | None = None
         self._repository: Repository | None = None
         self._blocks: dict[bytes, ClientBlocks] = {}
 
     def __call__(self, repository: Repository, of_client: ClientPage) -> PageAnswer:
         """Check one page; problems are returned, not raised."""
-        owner, page = of_client
+        return self._answer(repository, of_client, partial(self._described, of_client.owner))
+
+    def blocks_of(
+        self, repository: Repository, of_client: ClientPage
+    ) -> tuple[list[bytes], PageAnswer]:
+        """The ids of the blocks that a page refers to, joined for each group of its rows.
+
+        The answer has its problem if it cannot be read; content is not checked.
+        """
+        found: list[bytes] = []
+
+        def collect(rows: Rows) -> list[BadRow]:
+            found.append(rows.part_blocks)
+            return []
+
+        return found, self._answer(repository, of_client, collect)
+
+    def _answer(
+        self,
+        repository: Repository,
+        of_client: ClientPage,
+        judge: Callable[[Rows], list[BadRow]],
+    ) -> PageAnswer:
+        page = of_client.page
         try:
             with reading(f"listing page {page.block_id.hex()}"):
                 groups = self.rows_of(repository, of_client)
-                bad = [bad_row for rows in groups for bad_row in self._described(owner, rows)]
+                bad = [bad_row for rows in groups for bad_row in judge(rows)]
         except MemoryLimitError as error:
             return PageAnswer(str(error), [], 0, is_unknown=True)
         except (DamageError, StoreError) as error:
@@ -90,7 +122,7 @@ class PageChecker:
         """The rows of a page; DamageError when it does not match its reference."""
         owner, page = of_client
         if self._readers is None or self._repository is not repository:
-            self._readers = ClientReaders(repository, self._known.index, 8 << 20)
+            self._readers = ClientReaders(repository, self._listings, 8 << 20)
             self._repository = repository
         groups = decode_page(bytes(self._readers.of(owner).chunk(page.block_id, 0)))
         first = groups[0]

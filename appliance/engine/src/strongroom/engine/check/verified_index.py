@@ -1,15 +1,18 @@
 """The sound part of the index, with what check and repair compare against.
 
 `Index.load` stops at the first damage; here a damaged object is recorded and the others are used.
+All of it takes about 300 bytes a block; `check` may load it without blocks, or with some of them.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
@@ -22,13 +25,16 @@ from strongroom.engine.repository.index.index import (
     again_if_replaced,
     contested_owners,
 )
-from strongroom.engine.repository.index.objects import read_index_object
+from strongroom.engine.repository.index.objects import join_columns, read_index_object
+from strongroom.engine.repository.index.selection import BlockSelection, PacksAmong
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.packs import KIND_DATA, PackFooter
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.tombstones import read_tombstone
 from strongroom.engine.stores.store import Kind
+
+_NO_BLOCKS: Final = join_columns([])
 
 
 class Damaged(NamedTuple):
@@ -39,13 +45,27 @@ class Damaged(NamedTuple):
     problem: str
 
 
+class SoundObjects(NamedTuple):
+    """What an index is made of at one moment.
+
+    marked: packs under tombstones. current: owners and names of the index objects that count.
+    contested: whose packs are that several owners claim.
+    """
+
+    marked: set[bytes]
+    current: list[tuple[bytes, str]]
+    contested: dict[bytes, bytes]
+    damaged: list[Damaged]
+
+
 @dataclass(slots=True)
 class SoundIndex:
     """The content of sound index objects.
 
     chunk_starts, chunk_lengths: by row of the index and chunk; a chunk whose bytes were dropped has
-    the length -1. summaries: of each pack's footer. Chunks that clients leave to shared packs are
-    there if those are: left_at are their places in chunk_lengths, left_to those of the shared
+    the length -1. summaries: of each pack's footer, if all its blocks were read. block_count: of
+    all packs, also where the index has only some blocks. Chunks that clients leave to shared packs
+    are there if those are: left_at are their places in chunk_lengths, left_to those of the shared
     blocks in shared_blocks, joined ids.
     """
 
@@ -54,6 +74,8 @@ class SoundIndex:
     chunk_lengths: NDArray[np.int64]
     summaries: dict[bytes, bytes]
     object_names: list[str]
+    block_count: int
+    objects: SoundObjects
     damaged: list[Damaged] = field(default_factory=list)
     left_at: array[int] = field(default_factory=lambda: array("q"))
     left_to: array[int] = field(default_factory=lambda: array("q"))
@@ -71,37 +93,59 @@ class SoundIndex:
 
 def load_sound_index(repository: Repository) -> SoundIndex:
     """Read every index object and every tombstone; damage is reported, not raised."""
-    return again_if_replaced(lambda: _load(repository))
+    return again_if_replaced(lambda: _load(repository, _list_sound(repository)))
 
 
-def _load(repository: Repository) -> SoundIndex:
-    store, key = repository.store, repository.key
-    damaged: list[Damaged] = []
-    marked: set[bytes] = set()
-    for info in store.list("tombstones"):
-        try:
-            if object_name(store.get("tombstones", info.name)) != info.name:
-                raise DamageError("its content does not match its name")
-            marked.update(read_tombstone(store, key, info.name).pack_ids)
-        except ObjectMissingError:
-            # Swept by a prune since it was listed.
-            continue
-        except DamageError as error:
-            damaged.append(Damaged("tombstones", info.name, str(error)))
+def load_sound_packs(repository: Repository) -> SoundIndex:
+    """The same, of all packs without their blocks."""
+    return again_if_replaced(
+        lambda: _load(repository, _list_sound(repository), None, has_blocks=False)
+    )
+
+
+def load_sound_part(
+    repository: Repository, known: SoundIndex, selection: BlockSelection
+) -> SoundIndex:
+    """With the blocks that are selected, by the same index objects as another one.
+
+    Where packs are shared a client's chunks may be in blocks that are not selected: load all.
+    """
+    with suppress(ObjectMissingError):
+        return _load(repository, known.objects, selection)
+    # A prune replaced one; what replaces it is listed now.
+    return again_if_replaced(lambda: _load(repository, _list_sound(repository), selection))
+
+
+def _load(
+    repository: Repository,
+    objects: SoundObjects,
+    selection: BlockSelection | None = None,
+    *,
+    has_blocks: bool = True,
+) -> SoundIndex:
+    damaged = list(objects.damaged)
     lengths = array("q")
     starts = array("q", [0])
     summaries: dict[bytes, bytes] = {}
     names: list[str] = []
+    block_count = 0
 
     left_at, left_to = array("q"), array("q")
     columns_of_shared: list[BlockColumns] = []
     shared: list[SharedChunks] = []
 
     def footers() -> Iterator[PackFooter]:
-        for footer in _sound_footers(repository, names, damaged):
+        nonlocal block_count
+        for footer in _sound_footers(repository, objects, names, damaged, selection):
             if footer.pack_id in summaries:
                 continue
-            summaries[footer.pack_id] = footer_summary(footer)
+            # That of some of its blocks would be compared with that of the pack.
+            summaries[footer.pack_id] = footer_summary(footer) if selection is None else b""
+            count = footer.columns.block_count
+            block_count += count
+            if not (count and has_blocks):
+                yield msgspec.structs.replace(footer, columns=_NO_BLOCKS)
+                continue
             mine = np.frombuffer(footer.columns.chunk_lengths, "<u4").astype(np.int64)
             dead = dead_flags(footer.columns)
             if footer.owner == SHARED:
@@ -122,14 +166,17 @@ def _load(repository: Repository) -> SoundIndex:
             starts.frombytes((np.cumsum(counts) + starts[-1]).tobytes())
             yield footer
 
-    index = Index.of(footers(), marked)
+    index = Index.of(footers(), objects.marked)
     index.object_names = tuple(names)
+    index.selection = selection if has_blocks else PacksAmong()
     return SoundIndex(
         index,
-        np.array(starts),
-        np.array(lengths),
+        np.frombuffer(starts, np.int64),
+        np.frombuffer(lengths, np.int64),
         summaries,
         sorted(names),
+        block_count,
+        objects,
         damaged,
         left_at,
         left_to,
@@ -147,11 +194,21 @@ def footer_summary(footer: PackFooter) -> bytes:
     return hasher.digest()
 
 
-def _sound_footers(
-    repository: Repository, names: list[str], damaged: list[Damaged]
-) -> Iterator[PackFooter]:
-    """The footers of index objects that are not superseded; fills in their names."""
+def _list_sound(repository: Repository) -> SoundObjects:
+    """What is there now: each object is read, and its name compared with its content."""
     store, key = repository.store, repository.key
+    damaged: list[Damaged] = []
+    marked: set[bytes] = set()
+    for info in store.list("tombstones"):
+        try:
+            if object_name(store.get("tombstones", info.name)) != info.name:
+                raise DamageError("its content does not match its name")
+            marked.update(read_tombstone(store, key, info.name).pack_ids)
+        except ObjectMissingError:
+            # Swept by a prune since it was listed.
+            continue
+        except DamageError as error:
+            damaged.append(Damaged("tombstones", info.name, str(error)))
     superseded: set[tuple[bytes, str]] = set()
     sound: list[tuple[bytes, str]] = []
     claims: list[tuple[bytes, bytes]] = []
@@ -172,14 +229,24 @@ def _sound_footers(
             if isinstance(error, UnknownFormatError) and info.name not in unverified:
                 raise
             damaged.append(Damaged("index", info.name, str(error)))
-    contested = contested_owners(store, claims)
-    del claims
     # Those of shared packs first: the owner SHARED is all zeros.
-    for owner, name in sorted(sound):
-        if (owner, name) in superseded:
-            continue
+    current = sorted(one for one in sound if one not in superseded)
+    return SoundObjects(marked, current, contested_owners(store, claims), damaged)
+
+
+def _sound_footers(
+    repository: Repository,
+    objects: SoundObjects,
+    names: list[str],
+    damaged: list[Damaged],
+    selection: BlockSelection | None,
+) -> Iterator[PackFooter]:
+    """The footers of index objects that count; fills in their names."""
+    for owner, name in objects.current:
         try:
-            footers = read_index_object(store, key, name, chunks=True).footers
+            footers = read_index_object(
+                repository.store, repository.key, name, chunks=True, selection=selection
+            ).footers
         except ObjectMissingError:
             raise
         except DamageError as error:
@@ -187,5 +254,5 @@ def _sound_footers(
         else:
             names.append(name)
             for footer in footers:
-                if contested.get(footer.pack_id, owner) == owner:
+                if objects.contested.get(footer.pack_id, owner) == owner:
                     yield footer

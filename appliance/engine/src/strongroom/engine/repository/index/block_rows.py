@@ -231,6 +231,9 @@ class BlockRows:
                 footer.pack_id, owner, footer.kind, footer.size_bytes, first_row, count, marked
             )
         )
+        if not count:
+            # As most are where few blocks are selected.
+            return True
         self._block_ids += columns.block_ids
         self._codecs += columns.codecs
         self._stored_lengths.frombytes(columns.stored_lengths)

@@ -76,8 +76,12 @@ class IdRange:
 class IdsAmong:
     """Ids that are given, joined; of equal ones one counts."""
 
-    def __init__(self, block_ids: bytes) -> None:
+    def __init__(self, block_ids: bytes = b"") -> None:
         self._table = IdTable(BLOCK_ID_SIZE)
+        self.add(block_ids)
+
+    def add(self, block_ids: bytes) -> None:
+        """Add others."""
         self._table.add_many(block_ids, np.zeros(len(block_ids) // BLOCK_ID_SIZE, np.int64))
 
     def has(self, block_ids: bytes) -> NDArray[np.bool_]:
@@ -102,6 +106,20 @@ class PacksAmong:
         """See BlockSelection."""
         wanted = [pack_id in self._pack_ids for pack_id in packs.pack_ids]
         return np.repeat(np.array(wanted, np.bool_), packs.block_counts)
+
+
+class PacksHolding:
+    """All blocks of packs that have any of some ids, so that their places are known."""
+
+    def __init__(self, block_ids: bytes) -> None:
+        self._ids = IdsAmong(block_ids)
+
+    def rows(self, packs: DescribedPacks, columns: BlockColumns) -> NDArray[np.bool_]:
+        """See BlockSelection."""
+        counts = np.array(packs.block_counts, np.int64)
+        numbers = np.repeat(np.arange(len(counts)), counts)
+        held = np.bincount(numbers[self._ids.has(columns.block_ids)], minlength=len(counts)) > 0
+        return np.repeat(held, counts)
 
 
 class OfferedBlocks:
