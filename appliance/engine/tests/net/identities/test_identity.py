@@ -33,7 +33,13 @@ from strongroom.net.identities.identity import (
     store_identity,
     verify_signature,
 )
-from strongroom.net.identities.peer import ROLES, check_name, parse_certificate, peer_of
+from strongroom.net.identities.peer import (
+    ROLES,
+    check_name,
+    issued_at,
+    parse_certificate,
+    peer_of,
+)
 from strongroom.net.identities.revocation_list import parse_list
 from strongroom.net.identities.trust import Trust, authority_with_fingerprint, fingerprint, roots_of
 
@@ -117,6 +123,15 @@ def test_every_name_comes_back_out_of_its_certificate(root, name, role):
 def test_bytes_that_are_no_certificate_are_refused(noise):
     with pytest.raises(PeerRefusedError):
         parse_certificate(noise)
+
+
+def test_a_negative_serial_number_holds_no_order(shared_house):
+    der = bytearray(shared_house.agent.certificate_der)
+    serial = x509.load_der_x509_certificate(bytes(der)).serial_number
+    der[der.index(serial.to_bytes((serial.bit_length() + 7) // 8))] ^= 0xFF
+    changed = parse_certificate(bytes(der))
+    assert changed.serial_number.bit_length() == serial.bit_length()
+    assert peer_of(changed).issued == int(issued_at(changed).timestamp())
 
 
 @settings(max_examples=400)

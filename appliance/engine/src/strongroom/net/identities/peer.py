@@ -166,7 +166,8 @@ def order_of(certificate: Certificate) -> int:
     number holds it; certificates of earlier versions have it in their beginning alone.
     """
     serial = certificate.serial_number
-    if serial.bit_length() == _SERIAL_BITS:
+    # A certificate that was changed on the way may show a negative one.
+    if serial > 0 and serial.bit_length() == _SERIAL_BITS:
         data = serial.to_bytes(_SERIAL_BITS // 8 + 1)
         if data[:1] == _ORDERED:
             return int.from_bytes(data[1 : 1 + _ORDER_SIZE])
