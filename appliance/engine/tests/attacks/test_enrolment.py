@@ -107,7 +107,7 @@ class Impostor:
 
     @contextlib.contextmanager
     def running(self):
-        thread = threading.Thread(target=self.server.serve_forever)
+        thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield f"https://localhost:{self.server.server_port}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from strongroom.net.channels.channel import Channel
+from strongroom.net.channels.channel import Channel, tune_socket
 from strongroom.net.channels.connecting import Acceptor, connect
 from strongroom.net.channels.greeting import send_welcome
 from strongroom.net.channels.local_channel import admit_local, connect_local
@@ -125,6 +125,8 @@ class Relay:
         with listener:
             client = listener.accept()[0]
         server = socket.create_connection(("127.0.0.1", port))
+        tune_socket(client)
+        tune_socket(server)
         threads = [
             threading.Thread(target=self._pass_on, args=ends, daemon=True)
             for ends in ((client, server, True), (server, client, False))

@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
+from strongroom.net.channels.channel import tune_socket
+
 # Closing then tells the peer by a reset, as a machine does that forgot the connection.
 _RESET = struct.pack("ii", 1, 0)
 
@@ -109,6 +111,8 @@ class FaultyLink:
                 except OSError:
                     client.close()
                     continue
+                tune_socket(client)
+                tune_socket(server)
                 pair = (client, server)
                 with self._state:
                     self._pairs.append(pair)

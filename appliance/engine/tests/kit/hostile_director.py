@@ -52,7 +52,9 @@ class HostileDirector:
         context = server_context(identity)
         context.verify_mode = ssl.CERT_OPTIONAL
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
 
     @property
     def url(self) -> str:
@@ -120,6 +122,7 @@ class HostileDirector:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0]

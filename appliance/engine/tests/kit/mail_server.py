@@ -67,6 +67,8 @@ class MailServer:
 
         class Handler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
+                # An answer of several parts would wait 40 ms for the client's acknowledgement.
+                self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 with suppress(OSError, ssl.SSLError):
                     _Conversation(owner, self.request).run()
 

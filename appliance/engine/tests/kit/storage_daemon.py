@@ -20,7 +20,7 @@ from strongroom.engine.repository.repository import Repository
 from strongroom.engine.stores.local import LocalStore
 from strongroom.engine.stores.servable import ServableStore
 from strongroom.engine.stores.store import Store
-from strongroom.net.channels.channel import Channel
+from strongroom.net.channels.channel import Channel, tune_socket
 from strongroom.net.channels.greeting import receive_greeting, send_welcome
 from strongroom.net.channels.local_channel import LocalChannel
 from strongroom.net.identities.peer import ClientOf, Peer
@@ -160,6 +160,7 @@ class Daemon:
     def connect(self, peer: Peer) -> Channel:
         """A connection that was accepted but has not said hello."""
         connection = socket.create_connection(("127.0.0.1", self.server.ports[0]), 30)
+        tune_socket(connection)
         channel = LocalChannel(connection, peer)
         self.channels.append(channel)
         channel.send(f"{peer.role} {peer.name}\n".encode().ljust(64))
@@ -171,6 +172,7 @@ class Daemon:
         self.server.stop()
 
     def _admit(self, connection: socket.socket) -> Channel:
+        tune_socket(connection)
         nobody = LocalChannel(connection, Peer("", "", ""))
         role, _, name = nobody.receive_exactly(64).decode().strip().partition(" ")
         if not name:
@@ -219,6 +221,8 @@ class Relay:
             while True:
                 ours, _ = self._listening.accept()
                 theirs = socket.create_connection(("127.0.0.1", self._target))
+                tune_socket(ours)
+                tune_socket(theirs)
                 self._pairs += [ours, theirs]
                 for source, sink in ((ours, theirs), (theirs, ours)):
                     threading.Thread(target=_pass_on, args=(source, sink), daemon=True).start()

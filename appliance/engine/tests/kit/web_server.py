@@ -51,6 +51,8 @@ class WebServer:
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
+            disable_nagle_algorithm = True
+
             def answer(self) -> None:
                 owner.answering.wait()
                 size = int(self.headers.get("Content-Length", 0))

@@ -34,6 +34,7 @@ class Stumbling:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def handle_one_request(self):
                 self.raw_requestline = self.rfile.readline(65537)
@@ -48,7 +49,7 @@ class Stumbling:
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def answer(self, handler, endpoint, body):
@@ -185,6 +186,8 @@ class Raw:
         raw = self
 
         class Handler(socketserver.StreamRequestHandler):
+            disable_nagle_algorithm = True
+
             def handle(self):
                 while raw.is_open:
                     lines = []
@@ -201,7 +204,7 @@ class Raw:
         self.is_open = True
         self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         self.place = place_of(f"s3://bucket/a?endpoint=http://127.0.0.1:{self.port}")
 
     @property
