@@ -20,7 +20,7 @@ import pytest
 from kit.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 _START_SECONDS = 30.0
 _SSHD = "/usr/sbin/sshd"
@@ -80,7 +80,8 @@ class SshServer:
             stdin=subprocess.DEVNULL,
             stderr=self._log,
         )
-        self._await()
+        self._logins: list[subprocess.Popen[bytes]] = []
+        self._await(self._listens)
 
     def programs(self, key: str) -> Path:
         """A folder for the front of PATH whose `ssh` logs in with a key; the host is `there`."""
@@ -95,23 +96,43 @@ class SshServer:
             script.chmod(0o755)
         return made
 
+    def logged_in(self, key: str) -> Path:
+        """The same, but all go through one login, made here: for tests of what comes after it."""
+        made = self.folder / f"in-{key}"
+        if not made.exists():
+            config = self.programs(key) / "config"
+            made.mkdir()
+            way = made / "control"
+            login = ["/usr/bin/ssh", "-F", str(config), "-M", "-N", "-S", str(way), "there"]
+            self._logins.append(subprocess.Popen(login, stdin=subprocess.DEVNULL, stderr=self._log))
+            self._await(way.exists)
+            script = made / "ssh"
+            script.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {config} -S {way} "$@"\n')
+            script.chmod(0o755)
+        return made
+
     def stop(self) -> None:
         """End it; sessions that are open continue."""
+        for login in self._logins:
+            login.terminate()
+            login.wait()
         self._process.terminate()
         self._process.wait()
         self._log.close()
 
-    def _await(self) -> None:
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+        except OSError:
+            return False
+        return True
+
+    def _await(self, ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-            except OSError:
-                assert self._process.poll() is None, (self.folder / "sshd.log").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            else:
-                return
+        while not ready():
+            assert self._process.poll() is None, (self.folder / "sshd.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
 
 def ssh_server(folder: Path, keys: Mapping[str, str]) -> Iterator[SshServer]:

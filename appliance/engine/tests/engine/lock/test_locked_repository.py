@@ -11,6 +11,7 @@ import pytest
 from kit.memory_store import MemoryStore
 from kit.prepared_commands import run_for_text
 from kit.tiny_backup import CHEAP, HOST, PASSPHRASE, back_up, read_back
+from kit.virtual_time import ShiftedTime
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import (
@@ -115,12 +116,12 @@ def test_the_rule_is_in_the_signed_configuration(make):
         extend_locks(plain, NullProgress())
 
 
-def test_lock_extends_what_is_near_its_end_and_asks_for_nothing_else(make):
+def test_lock_extends_what_is_near_its_end_and_asks_for_nothing_else(make, monkeypatch):
     repository = make(20)
     snapshot = back_up(repository, FILES)
     report = extend_locks(again(repository), NullProgress())
     assert (report.asked, report.extended) == (0, 0)
-    time.sleep(12)
+    ShiftedTime(monkeypatch).pass_by(12)
     before_ns = protection(again(repository), NullProgress()).snapshots[0].locked_until_ns
     dry = extend_locks(again(repository), NullProgress(), dry_run=True)
     report = extend_locks(again(repository), NullProgress())
@@ -139,7 +140,7 @@ def test_lock_extends_what_is_near_its_end_and_asks_for_nothing_else(make):
     assert read_back(again(repository), snapshot.id) == FILES
 
 
-def test_an_object_in_the_stricter_mode_keeps_no_other_from_being_extended(make):
+def test_an_object_in_the_stricter_mode_keeps_no_other_from_being_extended(make, monkeypatch):
     repository = make(20, "governance")
     back_up(repository, FILES)
     store = repository.store
@@ -150,7 +151,7 @@ def test_an_object_in_the_stricter_mode_keeps_no_other_from_being_extended(make)
         b"forged",
         retention=Retention("COMPLIANCE", until_ns),
     )
-    time.sleep(12)
+    ShiftedTime(monkeypatch).pass_by(12)
     report = extend_locks(again(repository), NullProgress())
     assert report.extended == report.objects
     ends = [store.locked_until(one.first) for one in locked_objects(store).values()]

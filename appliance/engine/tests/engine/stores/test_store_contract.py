@@ -114,7 +114,7 @@ def daemon(shape, tmp_path, request, monkeypatch):
         found = Nobody(tmp_path)
         found.place = request.getfixturevalue("object_store").place(str(tmp_path).strip("/"))
     elif shape in ("ssh", "sftp"):
-        programs = request.getfixturevalue("ssh").programs("key")
+        programs = request.getfixturevalue("ssh").logged_in("key")
         monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
         found = Nobody(tmp_path)
     elif shape == "daemon on memory":
