@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from kit.agent_site import AgentSite
+from kit.memory_fixtures import tmp_path
+
+__all__ = ["tmp_path"]
 
 
 @pytest.fixture

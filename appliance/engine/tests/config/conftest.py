@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from kit.memory_fixtures import tmp_path
 from kit.prepared_commands import run_for_text
 from strongroom.config.table.dialects import dialect_named
 from strongroom.config.trees.loader import Loaded, LoadOptions, load_text
+
+__all__ = ["tmp_path"]
 
 
 @dataclass

@@ -9,9 +9,12 @@ import pytest
 from sqlalchemy import URL
 
 from kit.director_in_process import START_NS, TestDirector
+from kit.memory_fixtures import tmp_path
 from kit.postgresql_cluster import Cluster, new_cluster
 from kit.virtual_time import VirtualTime
 from strongroom.director.catalog.database import Catalog, open_catalog
+
+__all__ = ["tmp_path"]
 
 
 @pytest.fixture

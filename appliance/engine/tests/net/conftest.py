@@ -4,7 +4,10 @@ from pathlib import Path
 import pytest
 
 from kit.connections import House
+from kit.memory_fixtures import tmp_path
 from strongroom.base import clock
+
+__all__ = ["tmp_path"]
 
 
 @pytest.fixture(scope="session")

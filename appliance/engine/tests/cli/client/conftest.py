@@ -11,6 +11,7 @@ import pytest
 from kit.director_fixtures import director, own_director
 from kit.director_server import RunningDirector
 from kit.json_output import objects_of
+from kit.memory_fixtures import tmp_path
 from kit.simulated_agent import SimulatedAgent
 from strongroom.cli.main import main
 from strongroom.director.catalog.database import open_catalog
@@ -18,7 +19,7 @@ from strongroom.director.catalog.snapshots import add_snapshots, load_snapshot
 from strongroom.director.results.snapshots import Snapshot
 from strongroom.engine.repository.snapshots import Snapshot as StoredSnapshot
 
-__all__ = ["director", "own_director"]
+__all__ = ["director", "own_director", "tmp_path"]
 
 
 @dataclass

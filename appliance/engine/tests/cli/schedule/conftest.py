@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from kit.command import Command
+from kit.memory_fixtures import tmp_path
+
+__all__ = ["tmp_path"]
 
 CONFIGURATION = """
 Machine {{
