@@ -1,13 +1,14 @@
-"""Services of this machine: enabled and started where systemd runs."""
+"""systemd of this machine: what its programs print; services enabled, started and stopped."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from strongroom.base.errors import OperatingSystemError
+from strongroom.base.printable import printable
 
 _SYSTEMD: Final = "/run/systemd/system"
 _PATIENCE_SECONDS: Final = 180
@@ -47,28 +48,38 @@ def stop_services(units: Iterable[str]) -> list[str]:
     return done
 
 
+def output_of(words: Sequence[str]) -> str:
+    """What a program of systemd prints. Raises OperatingSystemError with what it objects to."""
+    try:
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            timeout=_PATIENCE_SECONDS,
+        )
+    except FileNotFoundError as error:
+        raise OperatingSystemError(f"{words[0]} is not installed: this needs systemd") from error
+    except subprocess.TimeoutExpired as error:
+        raise OperatingSystemError(
+            f"`{' '.join(words)}` did not end within {_PATIENCE_SECONDS} s"
+        ) from error
+    if done.returncode:
+        messages = done.stderr.decode("utf-8", "replace").strip()
+        raise OperatingSystemError(f"`{printable(' '.join(words))}`: {printable(messages)}")
+    return done.stdout.decode("utf-8", "replace")
+
+
 def _is(question: str, unit: str) -> bool:
-    return _run(question, "--quiet", unit).returncode == 0
+    try:
+        output_of(["systemctl", question, "--quiet", unit])
+    except OperatingSystemError:
+        return False
+    return True
 
 
 def _systemctl(*words: str) -> None:
-    answer = _run(*words)
-    if answer.returncode:
-        raise OperatingSystemError(
-            f"`systemctl {' '.join(words)}` failed: {answer.stderr.strip()}; see "
-            f"`journalctl -u {words[-1]}`"
-        )
-
-
-def _run(*words: str) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            ["systemctl", *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise OperatingSystemError(f"systemctl does not answer: {error}") from error
+        output_of(["systemctl", *words])
+    except OperatingSystemError as error:
+        raise OperatingSystemError(f"{error}; see `journalctl -u {words[-1]}`") from error

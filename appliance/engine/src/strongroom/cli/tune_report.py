@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strongroom.base import clock
 from strongroom.base.errors import UsageError, os_errors
@@ -15,15 +15,13 @@ from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, size_text
 from strongroom.cli.measure.processor import machine
 from strongroom.cli.measure.tuning.axes import inventory_value
+from strongroom.cli.measure.tuning.journal import Subject
 from strongroom.cli.measure.tuning.search import DEFAULTS, KnobChanges, Search
 from strongroom.cli.table import write_table
 from strongroom.cli.terminal import JsonObject, Terminal
 from strongroom.engine.knobs.knob import Value
 from strongroom.engine.knobs.table import knob_named
 from strongroom.net.identities.private_files import PUBLIC_MODE, write_file
-
-if TYPE_CHECKING:
-    from strongroom.cli.measure.tuning.journal import Subject
 
 FILE_NAME: Final = "strongroom_tuning.yml"
 _HOST: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*\Z")

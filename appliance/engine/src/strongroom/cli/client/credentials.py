@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import StrongroomError, UsageError
+from strongroom.cli.client.place import DirectorAccess
 from strongroom.net.identities.identity import Identity, ends_soon
 from strongroom.net.renewal import DirectorAddress, has_ended, renew_certificate
-
-if TYPE_CHECKING:
-    from strongroom.cli.client.place import DirectorAccess
 
 
 def keep_identity(place: DirectorAccess, warn: Callable[[str], None]) -> None:

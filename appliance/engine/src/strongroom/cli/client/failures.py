@@ -6,14 +6,12 @@ TLS libraries report such failures in their own terms; a user can change an opti
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import httpx
 
 from strongroom.base.errors import DirectorError, NotAuthenticatedError, StrongroomError
-
-if TYPE_CHECKING:
-    import httpx
-
-    from strongroom.cli.client.place import DirectorAccess
+from strongroom.cli.client.place import DirectorAccess
 
 # X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL.
 _OTHER_NAME: Final = (62, 64)
@@ -45,8 +43,6 @@ def with_director(place: DirectorAccess, error: StrongroomError) -> StrongroomEr
 
 
 def _cause(place: DirectorAccess, error: httpx.HTTPError) -> str:
-    import httpx
-
     failure = _tls_failure(error)
     if isinstance(failure, ssl.SSLCertVerificationError):
         if failure.verify_code in _OTHER_NAME:

@@ -8,7 +8,6 @@ outside its sandbox, where a mail program can do its work.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from string import Template
 from typing import Final
 
 from strongroom.base.errors import OperatingSystemError
-from strongroom.base.printable import printable
 from strongroom.cli.schedule.machine import ScheduledMachine
+from strongroom.cli.services import output_of
 
 NAME: Final = "strongroom-backup"
 SERVICE: Final = f"{NAME}.service"
@@ -87,7 +86,7 @@ class ServiceManager:
 
     def call(self, *words: str) -> str:
         """What `systemctl` prints. Raises OperatingSystemError."""
-        return _output(["systemctl", *self._scope(), *words])
+        return output_of(["systemctl", *self._scope(), *words])
 
     def require_running(self) -> None:
         """Raise OperatingSystemError where systemd does not run, as in most containers."""
@@ -109,7 +108,7 @@ class ServiceManager:
 
     def verify(self, paths: list[str]) -> None:
         """Let systemd read the units. Raises OperatingSystemError with what it objects to."""
-        _output(["systemd-analyze", *self._scope(), "verify", "--man=no", *paths])
+        output_of(["systemd-analyze", *self._scope(), "verify", "--man=no", *paths])
 
     def properties(self, unit: str, *names: str) -> dict[str, str]:
         """Properties of a unit; empty where there is no systemd to ask."""
@@ -130,27 +129,9 @@ class ServiceManager:
         if invocation:
             words.append(f"_SYSTEMD_INVOCATION_ID={invocation}")
         try:
-            return _output(words)
+            return output_of(words)
         except OperatingSystemError:
             return ""
 
     def _scope(self) -> list[str]:
         return ["--user"] if self.user else []
-
-
-def _output(words: list[str]) -> str:
-    try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=90
-        )
-    except FileNotFoundError as error:
-        raise OperatingSystemError(
-            f"{words[0]} is not installed, and a schedule needs systemd; start `strongroom "
-            "schedule run` in another way, such as cron"
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise OperatingSystemError(f"`{' '.join(words)}` did not end within 90 s") from error
-    messages = done.stderr.decode("utf-8", "replace").strip()
-    if done.returncode:
-        raise OperatingSystemError(f"`{printable(' '.join(words))}`: {printable(messages)}")
-    return done.stdout.decode("utf-8", "replace")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
+from strongroom.cli.setup.answer_file import Answers
 from strongroom.config.trees.printer import quoted
-
-if TYPE_CHECKING:
-    from strongroom.cli.setup.answer_file import Answers
 
 _HEAD = """\
 # Written by `strongroom setup appliance`. What you change here stays: a later setup then writes

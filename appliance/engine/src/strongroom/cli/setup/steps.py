@@ -16,7 +16,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
@@ -27,6 +27,7 @@ from strongroom.base.errors import (
     UsageError,
 )
 from strongroom.cli.access import open_store
+from strongroom.cli.setup.answer_file import Answers
 from strongroom.cli.setup.configuration_text import (
     configuration_files,
     console_folder,
@@ -50,9 +51,6 @@ from strongroom.net.identities.private_files import (
     write_file,
 )
 from strongroom.net.identities.trust import host_names
-
-if TYPE_CHECKING:
-    from strongroom.cli.setup.answer_file import Answers
 
 _LOCK: Final = "setup.lock"
 _PASSPHRASE_BYTES: Final = 24

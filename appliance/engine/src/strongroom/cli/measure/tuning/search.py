@@ -11,12 +11,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-if TYPE_CHECKING:
-    from strongroom.engine.knobs.knob import Value
+from strongroom.engine.knobs.knob import Value
 
 LEAST_GAIN: Final = 0.03
 LEAST_TURNS: Final = 2
