@@ -22,6 +22,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import cache
 from types import FrameType
 from typing import NoReturn
 
@@ -155,21 +156,16 @@ _WORK = frozenset(
         "verify",
     )
 )
-_VALUE_OPTIONS = frozenset(
-    (
-        "-r",
-        "--repo",
-        "--password-file",
-        "--password-command",
-        "--key-file",
-        "--cache-dir",
-        "--identity",
-        "--tls",
-        "--limit-upload",
-        "--limit-download",
-    )
-)
-_PLAIN_OPTIONS = ("--json", "-q", "--quiet", "-v", "--verbose", "--no-cache", "-h", "--help")
+
+
+@cache
+def _global_options() -> dict[str, bool]:
+    """Options that may be before the command, and whether each takes a value."""
+    parser = CommandParser()
+    add_global_options(parser)
+    # argparse has no public access to them.
+    actions = parser._actions  # noqa: SLF001
+    return {name: one.nargs != 0 for one in actions for name in one.option_strings}
 
 
 def overview() -> str:
@@ -197,7 +193,7 @@ def split_command(words: Sequence[str]) -> tuple[str | None, list[str]]:
     """Find the command among global options: (its name or None, all other words in order)."""
     position = 0
     while position < len(words) and words[position].startswith("-"):
-        position += 2 if words[position] in _VALUE_OPTIONS else 1
+        position += 2 if _global_options().get(words[position]) else 1
     if position >= len(words):
         return None, list(words)
     return words[position], [*words[:position], *words[position + 1 :]]
@@ -338,7 +334,7 @@ def _report_traffic(settings: Settings, terminal: Terminal, *, is_list: bool) ->
 
 def _refuse_option_before(word: str) -> None:
     """An unknown option with a value: the value was taken for the command."""
-    known = (*_VALUE_OPTIONS, *_PLAIN_OPTIONS)
+    known = _global_options()
     if word not in known and "=" not in word and (text := unknown_option(word, known)):
         raise UsageError(f"{text}; see `strongroom --help`")
 
