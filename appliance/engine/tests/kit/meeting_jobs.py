@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from kit.tiny_backup import Files, read_back
+from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.repository import Repository
 
 
@@ -38,8 +39,9 @@ class Scene(ABC):
     def verify(self) -> None:
         repository = self.open()
         assert {snapshot.id for snapshot in repository.snapshots()} == set(self.expected)
+        indexes: dict[bytes, Index] = {}
         for snapshot_id, expected in self.expected.items():
-            assert read_back(repository, snapshot_id) == expected
+            assert read_back(repository, snapshot_id, indexes) == expected
         repository.close()
 
     @abstractmethod

@@ -17,6 +17,7 @@ from strongroom.base.errors import DamageError
 from strongroom.engine.content.codecs import AUTO, Compressor
 from strongroom.engine.content.digests import block_id, chunk_id, ids_and_lengths
 from strongroom.engine.prune.prune_options import PruneOptions
+from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.keys.roles import RestoreKey
 from strongroom.engine.repository.keys.wrapping import Argon2Cost
 from strongroom.engine.repository.listing.page import encode_page
@@ -169,12 +170,20 @@ def back_up(
     return backup.commit()
 
 
-def read_back(repository: Repository, snapshot_id: str) -> Files:
-    """The files of a snapshot; rows that are marked unreadable are left out. DamageError."""
+def read_back(
+    repository: Repository, snapshot_id: str, indexes: dict[bytes, Index] | None = None
+) -> Files:
+    """The files of a snapshot; rows that are marked unreadable are left out. DamageError.
+
+    `indexes`: those that were loaded, by owner, where nothing changes between several snapshots.
+    """
     if isinstance(repository.key, RestoreKey):
         repository = repository.for_all_clients()
     snapshot = repository.snapshot(snapshot_id)
-    reader = repository.reader_of(snapshot, repository.load_index(owner=snapshot.owner))
+    indexes = {} if indexes is None else indexes
+    if snapshot.owner not in indexes:
+        indexes[snapshot.owner] = repository.load_index(owner=snapshot.owner)
+    reader = repository.reader_of(snapshot, indexes[snapshot.owner])
     files: Files = {}
     for groups in Listing(snapshot.pages, reader).pages():
         for rows in groups:

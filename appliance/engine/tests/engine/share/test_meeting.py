@@ -18,7 +18,7 @@ from strongroom.engine.repository.repository import Repository
 from strongroom.engine.share.share import ShareOptions, share
 from strongroom.engine.stores.local import LocalStore
 
-QUICK_STRIDE = 9
+QUICK_STRIDE = 13
 CLIENTS = ("a", "b", "c")
 
 
