@@ -379,7 +379,9 @@ def test_steps_of_several_commands_add_times_and_keep_the_peak() -> None:
     assert joined == CommandUsage(11, 22, 30, 40, 55)
 
 
-@pytest.mark.parametrize("name", ["media", "empty", "small", "startup"])
+@pytest.mark.parametrize(
+    "name", ["media", "empty", pytest.param("small", marks=pytest.mark.slow), "startup"]
+)
 def test_a_data_set_is_made_once_and_anew_after_it_was_changed(tmp_path: Path, name: str) -> None:
     dataset = DATASETS[name]
     folder = prepare(dataset, tmp_path, 0.002)
