@@ -229,6 +229,10 @@ class Bench:
         yield "the same in parts of 64 MiB", self.run("prune", "--recount", "--memory", "64M")
         yield "check", self.run("check")
         yield "the same in parts of 64 MiB", self.run("check", "--memory", "64M")
+        yield "check of what came, nothing", self.run("check", "--new")
+        self._change()
+        self.run(*backup)
+        yield "check of what came, a backup", self.run("check", "--new")
 
     @property
     def cache_bytes(self) -> int:

@@ -1,7 +1,9 @@
 """A check of what is new finds what a complete check finds of it, and reads nothing else."""
 
 import os
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -24,15 +26,18 @@ NEW = CheckOptions(processes=1, only_new=True)
 
 
 class Reads(PassingStore):
-    """Notes which packs are read."""
+    """Notes which packs are read, and index objects, by their names, as often as they are."""
 
     def __init__(self, inner):
         super().__init__(inner, lambda _: None)
         self.packs = set()
+        self.index = []
 
     def get(self, kind, name, offset=0, length=None):
         if kind == "packs":
             self.packs.add(name)
+        elif kind == "index":
+            self.index.append(name)
         return super().get(kind, name, offset, length)
 
 
@@ -52,6 +57,7 @@ def opened(repository, cache):
 
 def run(repository, options):
     repository.store.packs.clear()
+    repository.store.index.clear()
     return check(repository, options, NullProgress())
 
 
@@ -217,3 +223,59 @@ def test_a_marked_pack_that_is_gone_is_damage_where_a_snapshot_needs_it(reposito
     assert (found.kind, found.name) == ("packs", lost[0].hex())
     assert found.problem
     assert (len(found.snapshots), found.paths) == (1, (b"data/file40",))
+
+
+def test_index_objects_that_were_verified_are_only_compared_with_their_names(repository):
+    run(repository, ALL)
+    before = names(repository, "index")
+    report = run(repository, NEW)
+    assert sorted(repository.store.index) == sorted(before)
+    complete = run(opened(repository, None), ALL)
+    assert (report.packs, report.blocks) == (complete.packs, complete.blocks)
+    assert report.index_objects == complete.index_objects == len(before)
+
+
+def ways_to_damage(kept, others):
+    """Contents for a file of the cache that has `kept`."""
+    places = {at for at in (0, 9, 40, len(kept) // 2, len(kept) - 1) if at < len(kept)}
+    yield from (kept[:at] + bytes([kept[at] ^ 1]) + kept[at + 1 :] for at in places)
+    yield from (kept[:at] for at in places)
+    yield kept + kept
+    yield from others
+
+
+@pytest.mark.parametrize("kind", ["packs", "index", "snapshots"])
+@pytest.mark.parametrize("damage", [flip, "cut", "gone"])
+def test_a_damaged_cache_hides_no_damage(repository, kind, damage):
+    run(repository, ALL)
+    more(repository, 1, 33)
+    hurt(repository, kind, min(names(repository, kind)), damage)
+    possible = [run(opened(repository, None), ALL).findings]
+    if (kind, damage) == ("packs", flip):
+        # Within a pack that was verified, as where the cache is sound.
+        possible.append(())
+    folder = Path(os.fsdecode(repository.cache_folder))
+    kept = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert kept
+    for path, content in kept.items():
+        others = [data for one, data in kept.items() if one != path]
+        for wrong in ways_to_damage(content, others):
+            shutil.rmtree(folder)
+            for one, data in kept.items():
+                one.parent.mkdir(parents=True, exist_ok=True)
+                one.write_bytes(wrong if one == path else data)
+            assert run(opened(repository, repository.cache_folder), NEW).findings in possible
+
+
+@pytest.mark.parametrize("kind", ["packs", "index", "snapshots"])
+@pytest.mark.parametrize("damage", [flip, "cut", "gone"])
+def test_a_cache_of_an_older_day_hides_no_damage_of_what_came(repository, kind, damage):
+    run(repository, ALL)
+    folder = os.fsdecode(repository.cache_folder)
+    shutil.copytree(folder, folder + "-old")
+    before = names(repository, kind)
+    more(repository, 1, 34)
+    run(repository, NEW)
+    hurt(repository, kind, min(names(repository, kind) - before), damage)
+    old = opened(repository, os.fsencode(folder + "-old"))
+    assert run(old, NEW).findings == run(opened(repository, None), ALL).findings

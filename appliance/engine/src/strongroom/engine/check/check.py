@@ -38,7 +38,7 @@ from strongroom.engine.check.index_parts import IndexParts, Part
 from strongroom.engine.check.packs import PackAnswer, PackQuestion, check_pack
 from strongroom.engine.check.pages import ClientPage, PageAnswer, PageChecker
 from strongroom.engine.check.verified_before import NOTHING, VerifiedBefore, verified_before
-from strongroom.engine.check.verified_index import SoundIndex
+from strongroom.engine.check.verified_index import SoundIndex, VerifiedObjects
 from strongroom.engine.content.digests import is_object_name, object_name
 from strongroom.engine.processes.forked_map import ForkedMap, default_processes
 from strongroom.engine.prune.kept_outcome import KeptOutcome, Outcome
@@ -163,7 +163,8 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
             run.before = verified_before(repository, kept)
         snapshots = _snapshots(run)
         progress.message("reading the index")
-        parts = IndexParts(repository, options.memory_bytes)
+        verified = VerifiedObjects(run.before.index_names, run.before.packs.keys())
+        parts = IndexParts(repository, options.memory_bytes, verified)
         known = parts.known
         _add_damaged(run, known)
         _check_keys(run)

@@ -21,7 +21,9 @@ import numpy as np
 from strongroom.base.errors import DamageError, ObjectMissingError, UnknownFormatError
 from strongroom.engine.check.pages import ClientPage, PageAnswer, PageChecker
 from strongroom.engine.check.verified_index import (
+    NOTHING_VERIFIED,
     SoundIndex,
+    VerifiedObjects,
     load_sound_index,
     load_sound_packs,
     load_sound_part,
@@ -66,11 +68,22 @@ class _Batch:
 class IndexParts:
     """The index of a repository. known: all packs, with all blocks if they are checked at once."""
 
-    def __init__(self, repository: Repository, memory_bytes: int) -> None:
-        """memory_bytes: for blocks at once."""
+    def __init__(
+        self,
+        repository: Repository,
+        memory_bytes: int,
+        verified: VerifiedObjects = NOTHING_VERIFIED,
+    ) -> None:
+        """memory_bytes: for blocks at once. verified: if anything, few pages are asked for."""
         self._repository = repository
         self._limit = blocks_at_once(repository.store, memory_bytes)
-        self.known = load_sound_packs(repository) if self._limit else load_sound_index(repository)
+        if verified.index_names and not self._limit:
+            # Few pages refer to few blocks.
+            self._limit = max(1, memory_bytes // BLOCK_BYTES)
+        if self._limit:
+            self.known = load_sound_packs(repository, verified)
+        else:
+            self.known = load_sound_index(repository)
         if self._limit and self.known.index.has_shared:
             self._limit, self.known = 0, load_sound_index(repository)
 
@@ -81,6 +94,8 @@ class IndexParts:
         """
         if not self._limit:
             yield Part(self.known, None, self.known.index, pages)
+            return
+        if not pages:
             return
         ids = b"".join({one.page.block_id for one in pages})
         selection = PacksHolding(ids)

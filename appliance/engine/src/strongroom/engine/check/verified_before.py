@@ -17,18 +17,20 @@ from strongroom.engine.repository.set_aside import is_of_one_object
 
 
 class VerifiedBefore(NamedTuple):
-    """Ids of packs with their sizes, ids of snapshots, and when all was verified.
+    """Ids of packs with their sizes, names of snapshots and of index objects, and when it was.
 
-    is_whole: what the snapshots refer to is as it was: no pack or index object is gone.
+    Packs are those that are there with the same size. is_whole: what the snapshots refer to is as
+    it was: no pack or index object is gone.
     """
 
     packs: Mapping[bytes, int]
     snapshots: Collection[str]
+    index_names: Collection[str]
     since_ns: int
     is_whole: bool
 
 
-NOTHING = VerifiedBefore({}, (), 0, is_whole=False)
+NOTHING = VerifiedBefore({}, (), (), 0, is_whole=False)
 
 
 def verified_before(repository: Repository, kept: KeptOutcome) -> VerifiedBefore:
@@ -38,15 +40,16 @@ def verified_before(repository: Repository, kept: KeptOutcome) -> VerifiedBefore
         return NOTHING
     then = before.listed
     packs = then.objects("packs")
+    gone = then.without(now, "packs")
     # How a pack was described before is not how it is described now.
-    for pack_id in _described(repository, now.without(then, "index")):
+    for pack_id in (*gone, *_described(repository, now.without(then, "index"))):
         packs.pop(pack_id, None)
-    gone = any(then.without(now, kind) for kind in ("packs", "index"))
     return VerifiedBefore(
         packs,
         frozenset(name.hex() for name in then.objects("snapshots")),
+        frozenset(name.hex() for name in then.objects("index")),
         before.found_ns,
-        is_whole=not gone and then.unverified == now.unverified,
+        is_whole=not gone and not then.without(now, "index") and then.unverified == now.unverified,
     )
 
 

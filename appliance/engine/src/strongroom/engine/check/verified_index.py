@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-import msgspec
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
@@ -25,7 +25,12 @@ from strongroom.engine.repository.index.index import (
     again_if_replaced,
     contested_owners,
 )
-from strongroom.engine.repository.index.objects import join_columns, read_index_object
+from strongroom.engine.repository.index.objects import (
+    index_head,
+    join_columns,
+    read_index_columns,
+    read_index_object,
+)
 from strongroom.engine.repository.index.selection import BlockSelection, PacksAmong
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.keys.owners import SHARED
@@ -45,17 +50,39 @@ class Damaged(NamedTuple):
     problem: str
 
 
+class VerifiedObjects(NamedTuple):
+    """What an earlier check verified, and is as it was: index objects by name, and packs by id."""
+
+    index_names: Collection[str]
+    pack_ids: AbstractSet[bytes]
+
+
+NOTHING_VERIFIED: Final = VerifiedObjects((), frozenset())
+
+
+class DescribedPack(NamedTuple):
+    """A pack by its index object. summary: see `footer_summary`; b"" where it is not needed."""
+
+    pack_id: bytes
+    kind: int
+    size_bytes: int
+    block_count: int
+    summary: bytes
+
+
 class SoundObjects(NamedTuple):
     """What an index is made of at one moment.
 
     marked: packs under tombstones. current: owners and names of the index objects that count.
-    contested: whose packs are that several owners claim.
+    contested: whose packs are that several owners claim. verified: the packs of objects that an
+    earlier check verified with all of these.
     """
 
     marked: set[bytes]
     current: list[tuple[bytes, str]]
     contested: dict[bytes, bytes]
     damaged: list[Damaged]
+    verified: dict[str, list[DescribedPack]]
 
 
 @dataclass(slots=True)
@@ -96,11 +123,15 @@ def load_sound_index(repository: Repository) -> SoundIndex:
     return again_if_replaced(lambda: _load(repository, _list_sound(repository)))
 
 
-def load_sound_packs(repository: Repository) -> SoundIndex:
-    """The same, of all packs without their blocks."""
-    return again_if_replaced(
-        lambda: _load(repository, _list_sound(repository), None, has_blocks=False)
-    )
+def load_sound_packs(
+    repository: Repository, before: VerifiedObjects = NOTHING_VERIFIED
+) -> SoundIndex:
+    """The same, of all packs without their blocks.
+
+    before: of objects that were verified with all of their packs only the content is compared with
+    the name, and the packs listed.
+    """
+    return again_if_replaced(lambda: _load_packs(repository, _list_sound(repository, before)))
 
 
 def load_sound_part(
@@ -120,8 +151,6 @@ def _load(
     repository: Repository,
     objects: SoundObjects,
     selection: BlockSelection | None = None,
-    *,
-    has_blocks: bool = True,
 ) -> SoundIndex:
     damaged = list(objects.damaged)
     lengths = array("q")
@@ -139,12 +168,12 @@ def _load(
         for footer in _sound_footers(repository, objects, names, damaged, selection):
             if footer.pack_id in summaries:
                 continue
-            # That of some of its blocks would be compared with that of the pack.
+            # That of some of its blocks would not match that of the pack.
             summaries[footer.pack_id] = footer_summary(footer) if selection is None else b""
             count = footer.columns.block_count
             block_count += count
-            if not (count and has_blocks):
-                yield msgspec.structs.replace(footer, columns=_NO_BLOCKS)
+            if not count:
+                yield footer
                 continue
             mine = np.frombuffer(footer.columns.chunk_lengths, "<u4").astype(np.int64)
             dead = dead_flags(footer.columns)
@@ -168,7 +197,7 @@ def _load(
 
     index = Index.of(footers(), objects.marked)
     index.object_names = tuple(names)
-    index.selection = selection if has_blocks else PacksAmong()
+    index.selection = selection
     return SoundIndex(
         index,
         np.frombuffer(starts, np.int64),
@@ -184,6 +213,50 @@ def _load(
     )
 
 
+def _load_packs(repository: Repository, objects: SoundObjects) -> SoundIndex:
+    damaged = list(objects.damaged)
+    packs: list[PackFooter] = []
+    summaries: dict[bytes, bytes] = {}
+    names: list[str] = []
+    block_count = 0
+    for owner, name in objects.current:
+        try:
+            described = objects.verified.get(name) or _described(repository, name)
+        except ObjectMissingError:
+            raise
+        except DamageError as error:
+            damaged.append(Damaged("index", name, str(error)))
+            continue
+        names.append(name)
+        for one in described:
+            is_mine = objects.contested.get(one.pack_id, owner) == owner
+            if is_mine and one.pack_id not in summaries:
+                summaries[one.pack_id] = one.summary
+                block_count += one.block_count
+                packs.append(PackFooter(owner, one.pack_id, one.kind, one.size_bytes, _NO_BLOCKS))
+    index = Index.of(packs, objects.marked)
+    index.object_names = tuple(names)
+    index.selection = PacksAmong()
+    none = np.zeros(0, np.int64)
+    return SoundIndex(
+        index, np.zeros(1, np.int64), none, summaries, sorted(names), block_count, objects, damaged
+    )
+
+
+def _described(repository: Repository, name: str) -> list[DescribedPack]:
+    found = read_index_object(repository.store, repository.key, name, chunks=True)
+    return [
+        DescribedPack(
+            footer.pack_id,
+            footer.kind,
+            footer.size_bytes,
+            footer.columns.block_count,
+            footer_summary(footer),
+        )
+        for footer in found.footers
+    ]
+
+
 def footer_summary(footer: PackFooter) -> bytes:
     """A digest of all fields of a footer."""
     hasher = blake3(footer.owner + bytes([footer.kind]) + footer.size_bytes.to_bytes(8, "little"))
@@ -194,7 +267,7 @@ def footer_summary(footer: PackFooter) -> bytes:
     return hasher.digest()
 
 
-def _list_sound(repository: Repository) -> SoundObjects:
+def _list_sound(repository: Repository, before: VerifiedObjects = NOTHING_VERIFIED) -> SoundObjects:
     """What is there now: each object is read, and its name compared with its content."""
     store, key = repository.store, repository.key
     damaged: list[Damaged] = []
@@ -212,16 +285,25 @@ def _list_sound(repository: Repository) -> SoundObjects:
     superseded: set[tuple[bytes, str]] = set()
     sound: list[tuple[bytes, str]] = []
     claims: list[tuple[bytes, bytes]] = []
+    verified: dict[str, list[DescribedPack]] = {}
     unverified = store.unverified("index")
     for info in store.list("index"):
         try:
-            if object_name(store.get("index", info.name)) != info.name:
+            data = store.get("index", info.name)
+            if object_name(data) != info.name:
                 raise DamageError("its content does not match its name")
-            found = read_index_object(store, key, info.name, chunks=False)
+            head = index_head(info.name, data)
+            owner, packs = read_index_columns(store, key, info.name, chunks=False, head=head)[1:3]
+            del data, head
             if info.name not in unverified:
-                superseded.update((found.owner, name) for name in found.superseded)
-            sound.append((found.owner, info.name))
-            claims += [(footer.pack_id, footer.owner) for footer in found.footers]
+                superseded.update((owner, name) for name in packs.superseded)
+            sound.append((owner, info.name))
+            claims += [(pack_id, owner) for pack_id in packs.pack_ids]
+            if info.name in before.index_names and before.pack_ids >= set(packs.pack_ids):
+                rows = zip(
+                    packs.pack_ids, packs.kinds, packs.sizes, packs.block_counts, strict=True
+                )
+                verified[info.name] = [DescribedPack(*row, summary=b"") for row in rows]
         except ObjectMissingError:
             raise
         except (DamageError, UnknownFormatError) as error:
@@ -231,7 +313,7 @@ def _list_sound(repository: Repository) -> SoundObjects:
             damaged.append(Damaged("index", info.name, str(error)))
     # Those of shared packs first: the owner SHARED is all zeros.
     current = sorted(one for one in sound if one not in superseded)
-    return SoundObjects(marked, current, contested_owners(store, claims), damaged)
+    return SoundObjects(marked, current, contested_owners(store, claims), damaged, verified)
 
 
 def _sound_footers(

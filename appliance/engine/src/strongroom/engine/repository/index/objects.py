@@ -160,10 +160,11 @@ def read_index_head(store: Store, name: str, size_bytes: int = 0) -> IndexHead:
     size_bytes: of the object; then so much of it is read as saves another request.
     """
     size = max(_HEAD.size, min(size_bytes, _BEGINNING_BYTES))
-    return _head_of(name, store.get("index", name, 0, size))
+    return index_head(name, store.get("index", name, 0, size))
 
 
-def _head_of(name: str, beginning: bytes) -> IndexHead:
+def index_head(name: str, beginning: bytes) -> IndexHead:
+    """Whose packs it describes, by its first bytes or all of them."""
     raw = beginning[: _HEAD.size]
     with reading(f"index {name}"):
         magic, version, owner, first_size = _HEAD.unpack(raw)
@@ -247,7 +248,7 @@ def _read_columns(
 ) -> IndexColumns:
     if head is None and chunks:
         # All of it by one request.
-        head = _head_of(name, store.get("index", name))
+        head = index_head(name, store.get("index", name))
         is_whole = True
     else:
         head, is_whole = head or read_index_head(store, name), False
