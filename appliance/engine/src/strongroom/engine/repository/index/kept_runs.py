@@ -176,11 +176,12 @@ class RunFolder:
         return has_written
 
     def write(self, new: NewRun) -> None:
-        """Make a run; where there are many, merge them all. OSError never: see the module."""
+        """Make a run; where there are many, merge them. OSError never: see the module."""
         about, count = new.about(), new.entry_count
         self._write(new.sorted_parts(self._mix), count, about)
         if len(self.runs) > _MOST_RUNS:
-            self._merge(self.runs, self.object_names())
+            # By halves: all of them each time would write the whole cache again and again.
+            self.merge(self.object_names())
 
     def merge(self, staying: Collection[bytes]) -> None:
         """Merge runs that are not half as long as the next, without objects that do not stay.
