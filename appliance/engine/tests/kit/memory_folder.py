@@ -16,11 +16,13 @@ from functools import cache
 from pathlib import Path
 
 MEMORY = "/dev/shm"
+# A container has 64 MB there, unless it was given more.
+_LEAST_BYTES = 1 << 30
 
 
 @contextmanager
 def memory_folder() -> Iterator[Path]:
-    """A new folder for the length of the block, on a disk where the machine has no /dev/shm."""
+    """A new folder for the length of the block, on a disk where the machine has little /dev/shm."""
     made = Path(tempfile.mkdtemp(dir=_folder_of_process(os.getpid())))
     try:
         yield made
@@ -30,7 +32,8 @@ def memory_folder() -> Iterator[Path]:
 
 @cache
 def _folder_of_process(pid: int) -> str:
-    place = MEMORY if os.path.isdir(MEMORY) else None
+    has_room = os.path.isdir(MEMORY) and shutil.disk_usage(MEMORY).free >= _LEAST_BYTES
+    place = MEMORY if has_room else None
     made = tempfile.mkdtemp(prefix="strongroom-", dir=place)
     # Tests that become another user pass through it.
     os.chmod(made, 0o711)

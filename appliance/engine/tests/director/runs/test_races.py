@@ -127,7 +127,8 @@ async def test_what_the_catalog_does_not_take_is_not_tried_without_a_pause(direc
 
     monkeypatch.setattr(scheduling, "note_due", failing)
     task = asyncio.create_task(scheduler.run())
-    await asyncio.sleep(0.5)
+    await until(lambda: tries)
+    await asyncio.sleep(0.2)
     task.cancel()
     await asyncio.wait((task,))
     assert tries == 1
