@@ -113,7 +113,7 @@ async def test_the_scheduler_survives_a_fault(director, monkeypatch):
 
 
 @in_loop
-async def test_what_the_catalog_does_not_take_is_not_tried_without_a_pause(director, monkeypatch):
+async def test_what_the_catalog_does_not_answer_is_not_tried_without_a_pause(director, monkeypatch):
     schedule = "Schedule { Name = often; Run = Full daily at 12:05; }\n"
     await director.open(schedule + client("web1") + job("first", "web1", "Schedule = often"))
     director.time.pass_by(600)
@@ -125,13 +125,15 @@ async def test_what_the_catalog_does_not_take_is_not_tried_without_a_pause(direc
         tries += 1
         raise CatalogError("the disk is full")
 
-    monkeypatch.setattr(scheduling, "note_due", failing)
+    # Nothing is seen as started then, so the run stays due.
+    monkeypatch.setattr(scheduling, "find_runs", failing)
     task = asyncio.create_task(scheduler.run())
     await until(lambda: tries)
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.3)
     task.cancel()
     await asyncio.wait((task,))
-    assert tries == 1
+    # Something else may ring for one more; without a pause there are dozens.
+    assert tries < 5
 
 
 async def until(settled):
