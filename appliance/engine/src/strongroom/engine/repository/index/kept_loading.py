@@ -41,7 +41,12 @@ from strongroom.engine.repository.index.objects import (
     read_index_heads,
 )
 from strongroom.engine.repository.index.pack_ids import PackIds
-from strongroom.engine.repository.index.sorted_file import KeyMix, SortedFile, words_of
+from strongroom.engine.repository.index.sorted_file import (
+    KeyMix,
+    SortedFile,
+    distinct,
+    words_of,
+)
 from strongroom.engine.repository.keys.owners import SHARED
 from strongroom.engine.repository.keys.roles import Key
 from strongroom.engine.repository.packs import HEADER_SIZE, KIND_DATA
@@ -136,7 +141,7 @@ class KeptRuns:
         has_removed = False
         for folder in self.block_folders.values():
             for run in list(folder.runs):
-                if len(np.unique(run.packs["object"])) < len(run.objects):
+                if len(distinct(run.packs["object"])) < len(run.objects):
                     folder.remove(run)
                     has_removed = True
         return has_removed
@@ -202,10 +207,10 @@ class KeptRuns:
             for packs in self.packs:
                 if packs.owner == owner:
                     is_data = packs.run.packs["kind"] == KIND_DATA
-                    for number in np.unique(packs.run.packs["object"][packs.live]).tolist():
+                    for number in distinct(packs.run.packs["object"][packs.live]).tolist():
                         named.add(packs.run.objects[number].name)
                     good = packs.live & ~packs.closed & is_data
-                    for number in np.unique(packs.run.packs["object"][good]).tolist():
+                    for number in distinct(packs.run.packs["object"][good]).tolist():
                         wanted.add(packs.run.objects[number].name)
             self._read_chunks(folder, sorted(one.hex() for one in wanted - known))
             folder.merge(named)
@@ -359,7 +364,7 @@ class KeptRuns:
         self, run: Run, unasked: NDArray[np.bool_], rows: NDArray[np.uint32]
     ) -> list[int]:
         """Which of these packs are not there with their size, of those not asked for before."""
-        asked = np.unique(rows[unasked[rows]])
+        asked = distinct(rows[unasked[rows]])
         other = [row for row in asked.tolist() if not self._has_its_size(run.packs[row])]
         # Only now: after an error they are asked again.
         unasked[asked] = False

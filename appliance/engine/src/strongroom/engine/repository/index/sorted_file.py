@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -41,6 +41,7 @@ PAGE_ENTRIES: Final = 128
 POOL_BYTES_LIMIT: Final = 64 << 20
 Entries = NDArray[np.void]
 Keys = NDArray[np.uint64]
+_Whole = TypeVar("_Whole", bound=np.integer[Any])
 
 _MAGIC: Final = b"SRKI\1"
 _HEAD: Final = struct.Struct("<5sBxx32s")
@@ -203,7 +204,7 @@ class SortedFile:
         filter_ = KeyFilter.of(self._filter_copy)
         marks = filter_.marks_of(keys)
         pieces = marks[0] // _FILTER_PIECE_WORDS
-        for piece in _distinct(pieces[~self._filter_read[pieces]]).tolist():
+        for piece in distinct(pieces[~self._filter_read[pieces]]).tolist():
             start = piece * _FILTER_PIECE_WORDS
             words = self._filter_copy[start : start + _FILTER_PIECE_WORDS]
             words[:] = np.frombuffer(self._sound_read(_HEAD.size + 8 * start, words.nbytes), "<u8")
@@ -333,12 +334,12 @@ class SortedFile:
         slots: NDArray[np.int32] = self._slots[pages]
         if slots.min() >= 0:
             return slots
-        missing = _distinct(pages[slots < 0])
+        missing = distinct(pages[slots < 0])
         if self._pool_pages + len(missing) > POOL_BYTES_LIMIT // self._page_size:
             # It begins again: what was used last is not known.
             self._slots.fill(-1)
             self._pool_pages = 0
-            missing = _distinct(pages)
+            missing = distinct(pages)
         raw = b"".join([self._page(number) for number in missing.tolist()])
         entries = np.frombuffer(raw, self._entry)
         first = self._pool_pages
@@ -398,7 +399,7 @@ def _write_all(descriptor: int, data: bytes, offset: int) -> int:
     return len(data)
 
 
-def _distinct(numbers: NDArray[np.intp]) -> NDArray[np.intp]:
+def distinct(numbers: NDArray[_Whole]) -> NDArray[_Whole]:
     """`numbers` sorted, each once. np.unique would import numpy.ma first: 25 ms of a command."""
     numbers = np.sort(numbers)
     return numbers[np.diff(numbers, prepend=numbers[:1] - 1) > 0]
