@@ -36,10 +36,10 @@ def test_an_id_has_the_number_it_was_first_given(known, sought):
 
 
 def test_more_are_sought_than_at_once():
-    known = np.arange(4 * 100_000, dtype=">u8").reshape(-1, 4)
-    table = PackIds(known[::2].tobytes(), np.arange(50_000))
+    known = np.arange(4 * 400_000, dtype=">u8").reshape(-1, 4)
+    table = PackIds(known[::2].tobytes(), np.arange(200_000))
     found = table.find(known[::-1].tobytes())[::-1]
-    assert found[::2].tolist() == list(range(50_000))
+    assert found[::2].tolist() == list(range(200_000))
     assert (found[1::2] == -1).all()
 
 
