@@ -91,7 +91,10 @@ def give_to_owner(path: bytes, descriptor: int) -> None:
         owner = os.lstat(path)
     except FileNotFoundError:
         owner = os.stat(os.path.dirname(path) or b".")
-    os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    now = os.fstat(descriptor)
+    # The unit of a schedule may not change owners, and has nothing to give away.
+    if (now.st_uid, now.st_gid) != (owner.st_uid, owner.st_gid):
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def give_tree(folder: bytes, owner: str) -> None:
