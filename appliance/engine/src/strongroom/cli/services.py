@@ -50,8 +50,21 @@ def stop_services(units: Iterable[str]) -> list[str]:
 
 def output_of(words: Sequence[str]) -> str:
     """What a program of systemd prints. Raises OperatingSystemError with what it objects to."""
+    done = _ended(words)
+    if done.returncode:
+        messages = done.stderr.decode("utf-8", "replace").strip()
+        raise OperatingSystemError(f"`{printable(' '.join(words))}`: {printable(messages)}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _is(question: str, unit: str) -> bool:
+    # No answer is not a no: a service that runs would not be stopped.
+    return _ended(["systemctl", question, "--quiet", unit]).returncode == 0
+
+
+def _ended(words: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             words,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -60,22 +73,12 @@ def output_of(words: Sequence[str]) -> str:
         )
     except FileNotFoundError as error:
         raise OperatingSystemError(f"{words[0]} is not installed: this needs systemd") from error
+    except OSError as error:
+        raise OperatingSystemError(f"{words[0]} does not start: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise OperatingSystemError(
             f"`{' '.join(words)}` did not end within {_PATIENCE_SECONDS} s"
         ) from error
-    if done.returncode:
-        messages = done.stderr.decode("utf-8", "replace").strip()
-        raise OperatingSystemError(f"`{printable(' '.join(words))}`: {printable(messages)}")
-    return done.stdout.decode("utf-8", "replace")
-
-
-def _is(question: str, unit: str) -> bool:
-    try:
-        output_of(["systemctl", question, "--quiet", unit])
-    except OperatingSystemError:
-        return False
-    return True
 
 
 def _systemctl(*words: str) -> None:
