@@ -29,13 +29,13 @@ def files(rng, count):
 
 @pytest.fixture
 def repository(tmp_path):
-    """One of two clients, with blocks that are stored twice, and a marked pack."""
     made = new_repository(LocalStore(str(tmp_path / "r")))
     yield made
     made.close()
 
 
 def fill(repository, rng):
+    """Snapshots of two clients, with blocks that are stored twice, and a marked pack."""
     for _ in range(4):
         host = rng.choice(("host", "other"))
         # Two at once store the same blocks twice.
