@@ -150,3 +150,21 @@ def test_a_store_that_nobody_has_any_more_leaves_nothing_open(tmp_path):
     for _ in range(20):
         assert list(LocalStore(tmp_path / "r").list("packs")) == []
     assert len(os.listdir("/proc/self/fd")) < before + 10
+
+
+def test_closing_removes_what_a_signal_made_a_writer_leave(tmp_path, monkeypatch):
+    store = LocalStore(tmp_path / "r")
+    store.prepare()
+    published = store.writer("packs")
+    published.write(b"whole")
+    published.commit(NAME)
+    store.writer("packs").write(b"nobody has this writer")
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fcntl.flock", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.writer("index")
+    store.close()
+    assert [path.name for path in (tmp_path / "r").rglob("*") if path.is_file()] == [NAME]

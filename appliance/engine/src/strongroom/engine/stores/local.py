@@ -240,7 +240,8 @@ class LocalStore:
         return LocalStore(self._root.path, self._write_buffer_bytes)
 
     def close(self) -> None:
-        """Close the directory."""
+        """Close the directory, and remove what writers have not ended."""
+        self._root.remove_unfinished()
         self._root.close()
 
     def _put_whole(self, kind: Kind, name: str, data: Buffer, *, durable: bool) -> None:

@@ -6,6 +6,7 @@ meanwhile can't redirect writes to another. Paths are relative to it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from typing import NoReturn
@@ -44,6 +45,9 @@ class LocalRoot:
 
     def __init__(self, path: bytes) -> None:
         self.path = path
+        # Temporary files of writers that have not ended. Noted before a file is made: a signal may
+        # break off a writer, or lose it, at any point.
+        self.unfinished: set[bytes] = set()
         self._descriptor = -1
 
     @property
@@ -69,6 +73,12 @@ class LocalRoot:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def remove_unfinished(self) -> None:
+        """Remove the temporary files of all writers, none of which may be used any more."""
+        while self.unfinished:
+            with contextlib.suppress(OSError):
+                os.unlink(self.unfinished.pop(), dir_fd=self.descriptor)
 
     def open_directory(self, path: bytes) -> int:
         """A descriptor of a folder below the root (b"" is the root itself); raises OSError."""

@@ -106,6 +106,7 @@ class LocalWriter:
         except OSError as error:
             self._root.fail("delete", self._path, error)
         finally:
+            self._root.unfinished.discard(self._path)
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -163,6 +164,7 @@ class LocalWriter:
     def _create(self, prefix: bytes) -> None:
         while True:
             self._path = prefix + TEMPORARY_PREFIX + clock.random_bytes(12).hex().encode()
+            self._root.unfinished.add(self._path)
             self._descriptor = os.open(
                 self._path,
                 os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW,

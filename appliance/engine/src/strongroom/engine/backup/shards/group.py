@@ -241,8 +241,10 @@ class ShardGroup:
         except BaseException:
             lane.abort()
             raise
-        # An orderly close, so that a storage daemon does not see a broken connection.
-        repository.close()
+        finally:
+            # So that a storage daemon does not see a broken connection, and a folder keeps no pack
+            # that a signal made the lane forget.
+            repository.close()
 
 
 def _scan_plan(tuning: Tuning, paths: tuple[bytes, ...]) -> ScanPlan:
