@@ -23,6 +23,7 @@ from kit.job_site import (
     job_prune,
 )
 from kit.killed_process import in_child
+from kit.passing_store import PassingStore
 from kit.tiny_backup import back_up
 from strongroom.base.errors import StoreError
 from strongroom.base.progress import NullProgress
@@ -211,6 +212,23 @@ def test_a_read_only_file_system_is_said_to_be_one_and_can_be_checked(original, 
         report = check(repository, CheckOptions(processes=1), NullProgress())
     assert report.findings == ()
     assert "read-only" in report.notes[0]
+
+
+@needs_mounts
+def test_a_check_goes_on_while_the_disk_fills_up(original, small_file_system, monkeypatch):
+    monkeypatch.setattr("strongroom.engine.check.check._RENEWAL_SECONDS", -1.0)
+    site = original.copy(small_file_system / "site")
+
+    def fill_up(number: int) -> None:
+        if number == 20:
+            fill(small_file_system, 0)
+
+    store = PassingStore(site.store(), fill_up)
+    with closing(site.open(store)) as repository:
+        report = check(repository, CheckOptions(processes=1), NullProgress())
+        assert list(store.list("leases")) == []
+    assert (small_file_system / "ballast").exists()
+    assert report.findings == ()
 
 
 @needs_mounts

@@ -21,7 +21,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
@@ -215,7 +215,9 @@ def _renew(run: _Check) -> None:
     # Renewed by hand: no renewing thread may exist while processes are forked.
     now = clock.elapsed_seconds()
     if run.lease is not None and now - run.renewed > _RENEWAL_SECONDS:
-        run.lease.require()
+        # A disk that is full by now is no reason to stop reading it; nothing is committed.
+        with suppress(StoreError):
+            run.lease.require()
         run.renewed = now
 
 
