@@ -9,13 +9,13 @@ import pytest
 from kit.tiny_backup import back_up, new_repository, read_back
 from kit.virtual_time import VirtualTime
 from strongroom.base.errors import ConnectionLostError, QuotaError, RightError
-from strongroom.engine.stores.writer_pool import WriterPool
 from strongroom.net.identities.peer import Peer
 from strongroom.net.storage.protocol import PROTOCOL_VERSION, StorageHello
 from strongroom.service.log_lines import MOST_A_MINUTE
 from strongroom.storage.service import within_open_files
 from strongroom.storage.settings import StorageLimits
 from strongroom.storage.shares import LARGE_BUFFER_BYTES, SMALL_BUFFER_BYTES, Shares
+from strongroom.storage.writer_pool import WriterPool
 
 FILES = {b"one": b"first" * 1000}
 WEB1, WEB2 = Peer("web1", "agent", "1"), Peer("web2", "agent", "2")

@@ -13,7 +13,6 @@ from typing import Final
 
 from strongroom.base.errors import RepositoryNotFoundError, RightError
 from strongroom.engine.stores.servable import ServableStore
-from strongroom.engine.stores.writer_pool import WriterPool
 from strongroom.net.identities.peer import LOCAL_ROLE, Peer
 from strongroom.service.log_lines import LimitedLines, one_line
 from strongroom.storage.accounts import Bandwidths
@@ -23,6 +22,7 @@ from strongroom.storage.metrics import Labels, Metrics, kernel_tls
 from strongroom.storage.served_repository import OwnerListKind, ServedRepository
 from strongroom.storage.settings import StorageDaemonSettings, StorageLimits
 from strongroom.storage.shares import Shares
+from strongroom.storage.writer_pool import WriterPool
 
 # Names and errors are shorter; what is longer was made to be long.
 _LONGEST_LINE: Final = 1024
