@@ -25,7 +25,7 @@ ip link set lo up 2>/dev/null || true
 if [ -d /units ]; then
     step "users and units"
     install -m 0644 /units/*.service /units/*.socket /etc/systemd/system/
-    install -m 0644 /units/sysusers.d/strongroom.conf /usr/lib/sysusers.d/
+    install -D -m 0644 /units/sysusers.d/strongroom.conf /etc/sysusers.d/strongroom.conf
     systemd-sysusers
     systemctl daemon-reload
     install -d -m 0755 /etc/strongroom
@@ -119,7 +119,7 @@ strongroom restore latest --client host --target /srv/bare || fail "the second r
 step "the daemons run as their own users, without capabilities"
 for daemon in director storage agent; do
     pid=$(systemctl show -P MainPID strongroom-$daemon)
-    user=$(ps -o user:32= -p "$pid")
+    user=$(stat -c %U "/proc/$pid")
     [ "$user" = "strongroom-$daemon" ] || fail "$daemon runs as $user"
     effective=$(sed -n 's/^CapEff:[[:space:]]*//p' "/proc/$pid/status")
     wanted=0000000000000000
