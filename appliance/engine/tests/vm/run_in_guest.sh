@@ -35,13 +35,6 @@ qemu() {
         -L "$qemu_root/usr/share/seabios" "$@"
 }
 
-if [ ! -e "$qemu_root/ready" ]; then
-    say "getting QEMU"
-    rm -rf "$qemu_root"
-    mmdebstrap --quiet --variant=apt --include=qemu-system-x86,seabios trixie "$qemu_root"
-    touch "$qemu_root/ready"
-fi
-
 # A guest is made anew when the libraries change.
 made_from=$(cat "$engine/requirements.lock" "${BASH_SOURCE[0]}" | sha256sum | cut -c1-16)
 if [ "$(cat "$root.made-from" 2>/dev/null)" != "$made_from" ]; then
@@ -69,6 +62,13 @@ if [ "$(cat "$root.made-from" 2>/dev/null)" != "$made_from" ]; then
 fi
 
 [ "${1:-}" != --only-root ] || exit 0
+
+if [ ! -e "$qemu_root/ready" ]; then
+    say "getting QEMU"
+    rm -rf "$qemu_root"
+    mmdebstrap --quiet --variant=apt --include=qemu-system-x86,seabios trixie "$qemu_root"
+    touch "$qemu_root/ready"
+fi
 
 say "making the disk"
 rm -rf "$root/engine"
