@@ -30,11 +30,12 @@ import numpy as np
 
 from strongroom.base import clock
 from strongroom.base.decoding import reading
-from strongroom.base.errors import DamageError, ObjectMissingError, StoreError, UnknownFormatError
+from strongroom.base.errors import DamageError, ObjectMissingError, StoreError
 from strongroom.base.progress import NullProgress, Progress
 from strongroom.base.quantities import counted
 from strongroom.engine.check.damage import Finding, Findings
 from strongroom.engine.check.index_parts import IndexParts, Part
+from strongroom.engine.check.listed_pages import ListedPages
 from strongroom.engine.check.packs import PackAnswer, PackQuestion, check_pack
 from strongroom.engine.check.pages import ClientPage, PageAnswer, PageChecker
 from strongroom.engine.check.verified_before import NOTHING, VerifiedBefore, verified_before
@@ -49,10 +50,9 @@ from strongroom.engine.repository.index.index import Index
 from strongroom.engine.repository.index.shared_chunks import SharedChunks
 from strongroom.engine.repository.keys.wrapping import wrap_info
 from strongroom.engine.repository.leases import Lease, list_leases
-from strongroom.engine.repository.listing.reader import Listing
+from strongroom.engine.repository.listing.reader import require_order
 from strongroom.engine.repository.repository import Repository
 from strongroom.engine.repository.set_aside import is_of_one_object, problem_text
-from strongroom.engine.repository.snapshots import Snapshot
 from strongroom.engine.stores.capabilities import ProvesPromises, found_false
 
 _NO_LEASE: Final = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT))
@@ -120,8 +120,6 @@ class CheckReport:
 
 # Of each pack that has bad blocks their ids; None where all of its blocks are bad.
 _BadBlocks: TypeAlias = "dict[bytes, frozenset[bytes] | None]"
-# The snapshots that have a page, and the number of the page in each.
-_Users: TypeAlias = "dict[ClientPage, list[tuple[Snapshot, int]]]"
 
 
 @dataclass(slots=True)
@@ -161,7 +159,7 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
         kept = KeptOutcome(repository, "check", ())
         if options.only_new:
             run.before = verified_before(repository, kept)
-        snapshots = _snapshots(run)
+        listed = _listed_pages(run)
         progress.message("reading the index")
         verified = VerifiedObjects(run.before.index_names, run.before.packs.keys())
         parts = IndexParts(repository, options.memory_bytes, verified)
@@ -169,11 +167,11 @@ def check(repository: Repository, options: CheckOptions, progress: Progress) -> 
         _add_damaged(run, known)
         _check_keys(run)
         _check_leases(run)
-        bad = _check_packs(run, parts, snapshots)
-        pages = _check_pages(run, parts, snapshots, bad)
+        bad = _check_packs(run, parts, listed)
+        pages = _check_pages(run, parts, listed, bad)
     _keep(run, kept)
     return CheckReport(
-        snapshots=len(snapshots),
+        snapshots=len(listed.snapshot_ids),
         pages=pages,
         rows=run.rows,
         packs=len(known.index.packs()),
@@ -221,8 +219,8 @@ def _renew(run: _Check) -> None:
         run.renewed = now
 
 
-def _snapshots(run: _Check) -> list[Snapshot]:
-    snapshots = []
+def _listed_pages(run: _Check) -> ListedPages:
+    listed = ListedPages()
     wanted = set(run.options.snapshot_ids)
     false = found_false(run.repository.store)
     for info in run.repository.store.list("snapshots"):
@@ -232,7 +230,11 @@ def _snapshots(run: _Check) -> list[Snapshot]:
             run.notes.append(f"snapshot {info.name} was found false and is not checked; forget it")
             continue
         try:
-            snapshots.append(run.repository.snapshot(info.name))
+            snapshot = run.repository.snapshot(info.name)
+            # Also where it does not fit, so that what else is wrong is told too.
+            listed.add(snapshot)
+            with reading("the list of pages"):
+                require_order(snapshot.pages)
         except ObjectMissingError:
             # Forgotten since it was listed.
             continue
@@ -240,7 +242,7 @@ def _snapshots(run: _Check) -> list[Snapshot]:
             if not is_of_one_object(error):
                 raise
             run.findings.add("snapshots", info.name, problem_text(error), [info.name])
-    return snapshots
+    return listed
 
 
 def _add_damaged(run: _Check, known: SoundIndex) -> None:
@@ -270,7 +272,7 @@ def _check_leases(run: _Check) -> None:
             )
 
 
-def _check_packs(run: _Check, parts: IndexParts, snapshots: list[Snapshot]) -> _BadBlocks:
+def _check_packs(run: _Check, parts: IndexParts, listed: ListedPages) -> _BadBlocks:
     """Check packs; what is bad of those that are in the index."""
     known = parts.known
     present: dict[bytes, int] = {}
@@ -283,7 +285,7 @@ def _check_packs(run: _Check, parts: IndexParts, snapshots: list[Snapshot]) -> _
     looked_at = set(packs) | present.keys()
     looked_at -= {one for one, size in run.before.packs.items() if present.get(one) == size}
     if run.options.snapshot_ids:
-        looked_at &= _needed_packs(run, parts, snapshots, set(packs))
+        looked_at &= _needed_packs(run, parts, listed, set(packs))
     subset = run.options.read_data
     chosen = subset.chosen(looked_at & present.keys()) if subset is not None else set()
     questions = [
@@ -350,14 +352,13 @@ def _take_answer(run: _Check, question: PackQuestion, answer: PackAnswer) -> Non
 
 
 def _needed_packs(
-    run: _Check, parts: IndexParts, snapshots: list[Snapshot], packs: set[bytes]
+    run: _Check, parts: IndexParts, listed: ListedPages, packs: set[bytes]
 ) -> set[bytes]:
     """The packs that the snapshots use; all of them if damage hides which."""
-    pages = {ClientPage(one.owner, page): None for one in snapshots for page in one.pages}
     needed: set[bytes] = set()
     try:
-        for part in parts.of_pages(pages, partial(_renew, run)):
-            needed |= _packs_used(run.repository, part, snapshots)
+        for part in parts.of_pages(listed.pages(), partial(_renew, run)):
+            needed |= _packs_used(run.repository, part, listed)
             del part
     except Exception as error:
         if not is_of_one_object(error):
@@ -366,11 +367,11 @@ def _needed_packs(
     return needed
 
 
-def _packs_used(repository: Repository, part: Part, snapshots: list[Snapshot]) -> set[bytes]:
+def _packs_used(repository: Repository, part: Part, listed: ListedPages) -> set[bytes]:
     """The packs of the blocks of a part that snapshots use."""
     marker = Marker(repository, NullProgress(), part.ids)
     index = part.known.index
-    marker.mark([snapshot.id for snapshot in snapshots], index, part.listings)
+    marker.mark(listed.snapshot_ids, index, part.listings)
     # Also what clients have left to shared packs, which may be among the missing ones.
     shared = SharedChunks.load(repository.store, repository.key, index, marked=True)
     mark_shared(repository, index, marker.live, shared)
@@ -383,53 +384,40 @@ def _packs_used(repository: Repository, part: Part, snapshots: list[Snapshot]) -
     }
 
 
-def _check_pages(run: _Check, parts: IndexParts, snapshots: list[Snapshot], bad: _BadBlocks) -> int:
+def _check_pages(run: _Check, parts: IndexParts, listed: ListedPages, bad: _BadBlocks) -> int:
     """Check the pages of snapshots, each once; how many there are."""
     # Where anything is missing or damaged, all pages say which files need it.
     leaves_out = run.before.is_whole and not bad and not run.findings.report()
-    verified = {
-        ClientPage(snapshot.owner, page)
-        for snapshot in (snapshots if leaves_out else ())
-        if snapshot.id in run.before.snapshots
-        for page in snapshot.pages
-    }
-    users: _Users = {}
-    for snapshot in snapshots:
-        try:
-            with reading("the list of pages"):
-                Listing(snapshot.pages, run.repository.reader_of(snapshot, parts.known.index))
-        except (DamageError, UnknownFormatError) as error:
-            run.findings.add("snapshots", snapshot.id, str(error), [snapshot.id])
-        for number, page in enumerate(snapshot.pages):
-            one = ClientPage(snapshot.owner, page)
-            if one not in verified:
-                users.setdefault(one, []).append((snapshot, number))
+    pages = listed.pages(run.before.snapshots if leaves_out else ())
     run.progress.message("checking listings")
-    run.progress.total(files=sum(one.page.row_count for one in users))
-    for part in parts.of_pages(users, partial(_renew, run)):
+    run.progress.total(files=sum(one.page.row_count for one in pages))
+    for part in parts.of_pages(pages, partial(_renew, run)):
         _add_damaged(run, part.known)
         for one, answer in part.unreadable:
-            _take_page(run, users[one], answer)
+            _take_page(run, listed, one, answer)
         lost = _lost(run, part.known.index, bad)
         part.known.lose(lost)
         checker = PageChecker(part.known, lost, part.listings)
         with ForkedMap(run.repository, checker, _processes(run, len(part.pages))) as pool:
             for one, answer in pool.run(part.pages):
                 _renew(run)
-                _take_page(run, users[one], answer)
+                _take_page(run, listed, one, answer)
         # Before the next one is read.
         del part, checker, pool
-    return len(users)
+    return len(pages)
 
 
-def _take_page(run: _Check, mine: list[tuple[Snapshot, int]], answer: PageAnswer) -> None:
+def _take_page(run: _Check, listed: ListedPages, page: ClientPage, answer: PageAnswer) -> None:
     run.rows += answer.row_count
     run.progress.add(files=answer.row_count)
+    if not (answer.problem or answer.rows):
+        return
+    uses = listed.uses(page)
     if answer.problem:
-        for snapshot, number in mine:
-            run.findings.add_page(snapshot, number, answer.problem)
+        for use in uses:
+            run.findings.add_page(use.snapshot_id, page.page, use.after, answer.problem)
     for row in answer.rows:
-        run.findings.add_row(row, [snapshot.id for snapshot, _ in mine])
+        run.findings.add_row(row, [use.snapshot_id for use in uses])
 
 
 def _processes(run: _Check, items: int) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 
 from strongroom.base.printable import printable
 from strongroom.engine.check.pages import BadRow
-from strongroom.engine.repository.snapshots import Snapshot
+from strongroom.engine.repository.snapshots import PageReference
 from strongroom.engine.rows.views import join_path
 
 # Advice to run check makes no sense in a finding of check.
@@ -65,15 +65,18 @@ class Findings:
         """A copy of a block is bad, and this pack has it."""
         self._packs_of_block.setdefault(block_id, []).append(pack)
 
-    def add_page(self, snapshot: Snapshot, number: int, problem: str) -> None:
-        """A page of a snapshot can't be read: even the names of its rows are lost."""
-        page = snapshot.pages[number]
+    def add_page(
+        self, snapshot_id: str, page: PageReference, after: PageReference | None, problem: str
+    ) -> None:
+        """A page of a snapshot can't be read: even the names of its rows are lost.
+
+        after: the page that follows it there.
+        """
         first = join_path(page.first_directory, page.first_name)
         text = f"{page.row_count} files from {_shown(first)}"
-        if number + 1 < len(snapshot.pages):
-            after = snapshot.pages[number + 1]
+        if after is not None:
             text += f" to just before {_shown(join_path(after.first_directory, after.first_name))}"
-        self.add("snapshots", snapshot.id, f"{text}: {problem}", [snapshot.id])
+        self.add("snapshots", snapshot_id, f"{text}: {problem}", [snapshot_id])
 
     def add_row(self, row: BadRow, snapshots: list[str]) -> None:
         """The content of a file is lost; it counts for each pack that had some of it."""

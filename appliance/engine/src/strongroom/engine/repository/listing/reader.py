@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from operator import is_
 from threading import Lock
 from typing import Protocol, Self
@@ -46,6 +47,14 @@ class _Page:
         return reader
 
 
+def require_order(pages: Sequence[PageReference]) -> list[tuple[bytes, bytes]]:
+    """The keys of a snapshot's pages, which ascend; DamageError where they do not."""
+    keys = [page_key(page.first_directory, page.first_name) for page in pages]
+    if any(key >= after for key, after in pairwise(keys)):
+        raise DamageError("pages of a snapshot are out of order")
+    return keys
+
+
 class Listing:
     """The rows of one snapshot, read page by page. Every method may raise DamageError."""
 
@@ -66,9 +75,7 @@ class Listing:
         self._chunks = chunks
         self._takes_any_xattrs = takes_any_xattrs
         self._lru_size_pages = max(1, lru_size_pages)
-        self._keys = [page_key(page.first_directory, page.first_name) for page in pages]
-        if any(key >= after for key, after in zip(self._keys, self._keys[1:], strict=False)):
-            raise DamageError("pages of a snapshot are out of order")
+        self._keys = require_order(pages)
         self._unread: dict[int, list[bytes]] = {}
         for path in unread:
             number = self.page_number_of(path)
