@@ -293,16 +293,21 @@ def test_the_chart_is_well_formed_and_bars_are_in_proportion() -> None:
 
 
 def test_a_command_s_whole_tree_is_measured(tmp_path: Path) -> None:
-    child = "import time; held = bytearray(60_000_000); time.sleep(0.6)"
+    child = "held = bytearray(60_000_000); print(flush=True); input()"
     spin = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    # Both hold their memory for a second, however busy the machine is.
     script = (
-        "import subprocess, sys\n"
-        f"both = [subprocess.Popen([sys.executable, '-c', {child!r}]) for _ in range(2)]\n"
+        "import subprocess, sys, time\n"
+        f"command = [sys.executable, '-c', {child!r}]\n"
+        "pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        "both = [subprocess.Popen(command, **pipes) for _ in range(2)]\n"
+        "for process in both: process.stdout.readline()\n"
         f"spin = {spin!r}\n"
         "in_background = ['sh', '-c', 'exec \"$0\" -c \"$1\" &', sys.executable, spin]\n"
         "orphan = subprocess.Popen(in_background)\n"
         "orphan.wait()\n"
-        "for process in both: process.wait()\n"
+        "time.sleep(1)\n"
+        "for process in both: process.communicate(b'end\\n')\n"
     )
     command = [sys.executable, "-c", script]
     with adopted_orphans():
