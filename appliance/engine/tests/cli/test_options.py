@@ -33,11 +33,50 @@ def test_a_size_counts_in_1024(text, size_bytes):
         ["forget", "--group-by", "colour"],
         ["snapshots", "--latest", "0"],
         ["backup", "/etc", "--limit-upload", "fast"],
+        ["backup", "/etc", "--exclude-larger-than", "8192P"],
+        ["find", "--larger-than", "9" * 5000],
+        ["find", "--newer-than", "@" + "9" * 5000],
+        ["forget", "--tag", ","],
     ],
 )
 def test_a_value_that_is_not_taken_is_an_error_that_names_the_option(words):
     with pytest.raises(UsageError, match=f"argument {words[-2]}: .*{words[-1][-3:]}"):
         command_parser(words[0]).parse_args(words[1:])
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["restore", "latest", "--delete", "--target", ""], "--target"),
+        (["restore", "", "--in-place"], "SNAPSHOT"),
+        (["forget", "--keep-last", "1", "--tag", ""], "--tag"),
+        (["forget", "--keep-last=1", "--host="], "--host"),
+        (["forget", "--keep-last", "1", "--path", ""], "--path"),
+        (["forget", "--keep-tag", ""], "--keep-tag"),
+        (["backup", "/etc", "--key-file", ""], "--key-file"),
+        (["backup", "/etc", "--repo="], "--repo"),
+        (["prune", "--password-file", ""], "--password-file"),
+        (["cache", "--clear", "--cache-dir", ""], "--cache-dir"),
+        (["verify", "--against", ""], "--against"),
+        (["mount", ""], "FOLDER"),
+        (["key", "export-put", ""], "FILE"),
+        (["copy", "--from-repo", ""], "--from-repo"),
+        (["check", "--read-data="], "--read-data"),
+    ],
+)
+def test_an_empty_value_is_refused_as_a_variable_that_a_script_did_not_set(words, name):
+    with pytest.raises(UsageError, match=f"{name}.* is empty; give it a value"):
+        command_parser(words[0]).parse_args(words[1:])
+
+
+def test_an_empty_value_is_taken_where_it_means_something():
+    assert command_parser("tag").parse_args(["--set", ""]).set == []
+    assert command_parser("forget").parse_args(["--group-by="]).group_by == ()
+    backup = command_parser("backup").parse_args
+    assert backup(["/etc", "--share-below", ""]).share_below == [""]
+    # A script that adds no tag is still to make its backup.
+    assert (backup(["/etc", "--tag", ""]).tag, backup(["/etc", "--host="]).host) == ([], "")
+    assert backup(["--source", "command", "--", "printf", ""]).path == [b"printf", b""]
 
 
 def test_an_option_gives_what_its_type_says():

@@ -15,6 +15,8 @@ from typing import Any, Final, NoReturn
 from strongroom.base.errors import UsageError
 from strongroom.base.printable import printable
 
+# What has all words after it, which another parser or program reads.
+_WORDS_OF_OTHERS: Final = (argparse.PARSER, argparse.REMAINDER)
 _NEGATIVE_NUMBER: Final = re.compile(r"-\d+|-\d*\.\d+")
 
 
@@ -49,13 +51,22 @@ class CommandParser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse words whose options and positional arguments are in any order."""
         words = list(args or ())
-        kinds = (argparse.PARSER, argparse.REMAINDER)
-        if not any(action.nargs in kinds for action in self._actions):
+        if not any(action.nargs in _WORDS_OF_OTHERS for action in self._actions):
             words = self._options_first(words)
         return super().parse_known_args(words, namespace)
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        """What an option gives; a UsageError of its type is reported with its name."""
+        """What an option gives; a UsageError of its type is reported with its name.
+
+        An empty word is refused unless the type takes it (`may_be_empty`) or it is the default: it
+        is a variable that a script did not set, and `--target ''` must not mean the present folder,
+        nor `--tag ''` every snapshot.
+        """
+        if not arg_string and action.nargs not in _WORDS_OF_OTHERS:
+            takes_it = action.default == "" or getattr(action.type, "takes_empty", False)
+            if not takes_it:
+                name = action.option_strings[-1:] or [str(action.metavar or action.dest)]
+                self.error(f"{name[0]} is empty; give it a value, or leave it out")
         try:
             return super()._get_value(action, arg_string)
         except UsageError as error:

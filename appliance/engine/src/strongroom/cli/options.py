@@ -9,7 +9,7 @@ import argparse
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
@@ -20,14 +20,19 @@ if TYPE_CHECKING:
     from strongroom.engine.knobs.settings import KnobSettings
     from strongroom.engine.scan.patterns import Patterns
 
+_Value = TypeVar("_Value")
+
 # An option that may be repeated gives the list of its values; with `words` those of all of them.
 REPEATED: Final[dict[str, Any]] = {"action": "append", "default": []}
 JOINED: Final[dict[str, Any]] = {"action": "extend", "default": []}
 _PATTERN: Final[dict[str, Any]] = {**REPEATED, "metavar": "PATTERN", "type": os.fsencode}
 _PATTERN_FILE: Final[dict[str, Any]] = {**REPEATED, "metavar": "FILE", "type": os.fsencode}
 
-_SIZE: Final = re.compile(r"(\d+)\s*(?:([kmgtp])i?b?|b)?", re.IGNORECASE)
+# What a signed number of 64 bits holds, as file systems and stored records have sizes.
+GREATEST_SIZE_BYTES: Final = (1 << 63) - 1
+_SIZE: Final = re.compile(r"(\d{1,20})\s*(?:([kmgtp])i?b?|b)?", re.IGNORECASE)
 _SIZE_UNITS: Final = " kmgtp"
+_UNIX_SECONDS: Final = re.compile(r"@-?\d{1,11}")
 _SHARE: Final = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)(%?)")
 
 
@@ -76,7 +81,10 @@ def size(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"{text!r} is not a size; write for example 4096, 100k, 10M, 2GiB")
-    return int(found[1]) << 10 * _SIZE_UNITS.index((found[2] or " ").lower())
+    size_bytes = int(found[1]) << 10 * _SIZE_UNITS.index((found[2] or " ").lower())
+    if size_bytes > GREATEST_SIZE_BYTES:
+        raise UsageError(f"{text!r} is too large; write at most 8191P")
+    return size_bytes
 
 
 def memory(text: str) -> int:
@@ -123,7 +131,7 @@ def moment(text: str) -> int:
     from strongroom.engine.prune.retention import parse_duration
 
     stripped = text.strip()
-    if stripped.startswith("@") and stripped[1:].removeprefix("-").isdecimal():
+    if _UNIX_SECONDS.fullmatch(stripped):
         return int(stripped[1:]) * SECOND_NS
     try:
         found = datetime.fromisoformat(stripped)
@@ -139,9 +147,22 @@ def moment(text: str) -> int:
         ) from error
 
 
+def may_be_empty(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """The type `read` of an option to which an empty text is a value; others refuse it."""
+
+    def read_also_empty(text: str) -> _Value:
+        return read(text)
+
+    read_also_empty.takes_empty = True  # type: ignore[attr-defined]
+    return read_also_empty
+
+
 def words(text: str) -> tuple[str, ...]:
-    """Words that commas separate."""
-    return tuple(word for word in (part.strip() for part in text.split(",")) if word)
+    """Words that commas separate; none of an empty text alone, for `may_be_empty`."""
+    found = tuple(word for word in (part.strip() for part in text.split(",")) if word)
+    if text and not found:
+        raise UsageError(f"{text!r}: write one word or more, with commas between them")
+    return found
 
 
 def words_of(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:

@@ -148,12 +148,8 @@ def read_settings(arguments: argparse.Namespace, environment: MutableMapping[str
     """Resolve the global options from `arguments` and `environment`.
 
     Takes the passphrase, and how to get it, out of `environment`, so that no command the engine
-    starts inherits it. Raises UsageError for a `--repo` without a value, which `--repo "$UNSET"`
-    of a script is: it must not become another repository; and where the environment states several
-    passphrases.
+    starts inherits it. Raises UsageError where the environment states several passphrases.
     """
-    if arguments.repo == "":
-        raise UsageError("--repo is empty; leave it out to use $STRONGROOM_REPOSITORY")
     secret = _secret_of_environment(environment)
     if arguments.password_file or arguments.password_command or arguments.key_file:
         secret = _Secret(None, arguments.password_file, arguments.password_command)

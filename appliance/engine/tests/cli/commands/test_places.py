@@ -60,3 +60,12 @@ def test_an_empty_place_is_not_replaced_by_the_usual_one(strongroom, words):
     found = strongroom(*words, STRONGROOM_REPOSITORY=place, STRONGROOM_PASSWORD="p")
     assert (found.returncode, os.listdir(".")) == (2, [])
     assert "--repo is empty" in found.stderr
+
+
+def test_an_empty_path_is_not_the_present_folder(strongroom):
+    good = os.path.abspath("good")
+    strongroom("-r", good, "init", STRONGROOM_PASSWORD="p")
+    for words in (("",), ("/etc/hosts", "")):
+        found = strongroom("-r", good, "backup", *words, STRONGROOM_PASSWORD="p")
+        assert (found.returncode, "a path to back up is empty" in found.stderr) == (2, True)
+    assert os.listdir("good/snapshots") == []

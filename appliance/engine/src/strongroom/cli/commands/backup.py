@@ -27,6 +27,7 @@ from strongroom.cli.options import (
     add_knob_options,
     add_patterns,
     knob_settings,
+    may_be_empty,
     size,
     words,
 )
@@ -75,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "path",
         nargs="*",
-        type=os.fsencode,
+        type=may_be_empty(os.fsencode),
         help="files and directories, or a source's arguments",
     )
     what = parser.add_argument_group("what")
@@ -124,10 +125,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_exclusions(parser.add_argument_group("what to leave out"))
     snapshot = parser.add_argument_group("the snapshot")
-    snapshot.add_argument("--tag", **JOINED, type=words, metavar="TAG[,TAG]")
+    snapshot.add_argument("--tag", **JOINED, type=may_be_empty(words), metavar="TAG[,TAG]")
     snapshot.add_argument(
         "--host",
-        default=None,
+        default="",
         metavar="NAME",
         help="the client's name (else the put key's, else this machine's)",
     )
@@ -144,6 +145,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     snapshot.add_argument(
         "--share-below",
         action="append",
+        type=may_be_empty(str),
         metavar="DIR",
         help="offer public files below DIR to other clients of the repository; usual: "
         f'{", ".join(DEFAULT_SHARE_BELOW)}; "" for none',
@@ -231,6 +233,9 @@ def _source(arguments: argparse.Namespace) -> Source:
     listed = _listed_paths(arguments)
     if listed and arguments.source != "files":
         raise UsageError("--files-from goes with files, not with another source")
+    if arguments.source == "files" and b"" in arguments.path:
+        # Not the present folder, which `backup "$FOLDER"` would store where it is not set.
+        raise UsageError("a path to back up is empty; give it a value, or leave it out")
     if arguments.stdin and (arguments.path or listed or arguments.source != "files"):
         raise UsageError("with --stdin name neither paths nor another source")
     request = SourceRequest(

@@ -17,7 +17,7 @@ from strongroom.cli.commands.prune import (
     run_prune,
 )
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.options import REPEATED, exact_seconds, words, words_of
+from strongroom.cli.options import REPEATED, exact_seconds, may_be_empty, words, words_of
 from strongroom.cli.snapshot_choice import (
     GROUPED_BY,
     SnapshotChoice,
@@ -86,7 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--group-by",
         metavar="WHAT[,WHAT]",
-        type=words_of(GROUPED_BY),
+        type=may_be_empty(words_of(GROUPED_BY)),
         default="host,paths",
         help="apply the rules to each group separately: host, paths, tags, job, or several of "
         "them; '' for one group (default: host,paths)",

@@ -12,7 +12,7 @@ from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, size_text
 from strongroom.cli.access import add_past_option, open_repository
 from strongroom.cli.client.place import add_director_options, asks_director
-from strongroom.cli.options import number, words_of
+from strongroom.cli.options import may_be_empty, number, words_of
 from strongroom.cli.snapshot_choice import (
     GROUPED_BY,
     SnapshotChoice,
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group-by",
         metavar="WHAT[,WHAT]",
-        type=words_of(GROUPED_BY),
+        type=may_be_empty(words_of(GROUPED_BY)),
         default=(),
         help=f"group by {', '.join(GROUPED_BY)}, or several of them",
     )

@@ -6,7 +6,7 @@ import argparse
 
 from strongroom.base.errors import UsageError
 from strongroom.cli.commands.rewrite import add_choice, replace_chosen
-from strongroom.cli.options import words
+from strongroom.cli.options import may_be_empty, words
 from strongroom.cli.terminal import Terminal
 
 EPILOG = """\
@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("remove", "remove these"),
         ("set", "exactly these instead of all others; '' for none"),
     ):
-        group.add_argument(f"--{name}", metavar="TAG[,TAG]", type=words, action="extend",
+        read = may_be_empty(words) if name == "set" else words
+        group.add_argument(f"--{name}", metavar="TAG[,TAG]", type=read, action="extend",
                            help=what)  # fmt: skip
     add_choice(parser)
 
