@@ -231,7 +231,7 @@ def _listed_pages(run: _Check) -> ListedPages:
             continue
         try:
             snapshot = run.repository.snapshot(info.name)
-            # Also where it does not fit, so that what else is wrong is told too.
+            # Also where it does not fit, so that what else is wrong is reported too.
             listed.add(snapshot)
             with reading("the list of pages"):
                 require_order(snapshot.pages)
