@@ -69,6 +69,25 @@ def test_an_empty_value_is_refused_as_a_variable_that_a_script_did_not_set(words
         command_parser(words[0]).parse_args(words[1:])
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["backup", "/etc", "--tag", "good,b\udcff"],
+        ["backup", "/etc", "--host", "b\udcff"],
+        ["backup", "/etc", "--job", "b\udcff"],
+        ["backup", "/etc", "--fileset", "b\udcff"],
+        ["tag", "latest", "--add", "b\udcff"],
+        ["rewrite", "--new-host", "b\udcff"],
+        ["init", "--label", "b\udcff"],
+        ["key", "add", "--label", "b\udcff"],
+        ["key", "export-put", "-", "--client", "b\udcff"],
+    ],
+)
+def test_a_name_that_cannot_be_stored_is_refused_before_anything_is(words):
+    with pytest.raises(UsageError, match=rf"argument {words[-2]}: .*b\\xff' is not UTF-8"):
+        command_parser(words[0]).parse_args(words[1:])
+
+
 def test_an_empty_value_is_taken_where_it_means_something():
     assert command_parser("tag").parse_args(["--set", ""]).set == []
     assert command_parser("forget").parse_args(["--group-by="]).group_by == ()

@@ -52,6 +52,17 @@ def test_the_first_line_of_the_file_is_the_passphrase(secret_file, terminal, con
     assert terminal.messages.getvalue() == ""
 
 
+def test_a_device_is_not_named_as_one_that_others_may_read(terminal):
+    with pytest.raises(UsageError, match="first line is empty"):
+        passphrase_from_file("/dev/null", terminal)
+    assert "chmod" not in terminal.messages.getvalue()
+
+
+def test_a_command_that_is_not_there_is_named_in_plain_words():
+    with pytest.raises(UsageError, match=r"command `not-there x`: No such file or directory$"):
+        passphrase_from_command("not-there x")
+
+
 @pytest.mark.parametrize("content", [b"", b"\n", b"\nsecret\n"])
 def test_an_empty_first_line_is_refused(secret_file, terminal, content):
     secret_file.write_bytes(content)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import UsageError
+from strongroom.base.printable import printable
 
 if TYPE_CHECKING:
     from strongroom.engine.knobs.knob import Knob
@@ -157,8 +158,22 @@ def may_be_empty(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
     return read_also_empty
 
 
+def stored_text(text: str) -> str:
+    """A name or note that is stored as text: bytes that are not UTF-8 are refused at once.
+
+    Otherwise a backup would fail at its snapshot, when everything is stored.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        shown = printable(os.fsencode(text))
+        raise UsageError(f"'{shown}' is not UTF-8, in which names, tags and notes are") from None
+    return text
+
+
 def words(text: str) -> tuple[str, ...]:
     """Words that commas separate; none of an empty text alone, for `may_be_empty`."""
+    stored_text(text)
     found = tuple(word for word in (part.strip() for part in text.split(",")) if word)
     if text and not found:
         raise UsageError(f"{text!r}: write one word or more, with commas between them")

@@ -19,13 +19,20 @@ from strongroom.cli.terminal import Terminal
 GREATEST_SIZE_BYTES = 64 << 10
 WEAK_BELOW_CHARACTERS = 12
 WEAK_BELOW_KINDS = 3
+USUAL_OPTIONS = (
+    "--password-file, --password-command, $STRONGROOM_PASSWORD_FILE, "
+    "$STRONGROOM_PASSWORD_COMMAND or $STRONGROOM_PASSWORD"
+)
 
 
 def passphrase_from_file(path: str, terminal: Terminal) -> bytes:
     """Give the first line of file `path`; warns if others may read it. Raises UsageError."""
     with os_errors(f"cannot read the passphrase: {printable(path)}"), open(path, "rb") as file:
-        if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            terminal.warn(f"others may read {printable(path)}; run `chmod 600 {printable(path)}`")
+        mode = os.fstat(file.fileno()).st_mode
+        # The mode of a device or pipe says nothing of the secret, and must not be changed.
+        if stat.S_ISREG(mode) and mode & (stat.S_IRWXG | stat.S_IRWXO):
+            advice = printable(f"chmod 600 {shlex.quote(path)}")
+            terminal.warn(f"others may read {printable(path)}; run `{advice}`")
         text = file.read(GREATEST_SIZE_BYTES)
     return _first_line(text, f"file {printable(path)}")
 
@@ -41,7 +48,8 @@ def passphrase_from_command(command: str) -> bytes:
             check=False,
         )
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot run the passphrase command `{command}`: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot run the passphrase command `{command}`: {reason}") from error
     if done.returncode:
         raise UsageError(f"the passphrase command `{command}` failed (status {done.returncode})")
     return _first_line(done.stdout, f"output of `{command}`")
@@ -65,15 +73,13 @@ def given_passphrase(settings: Settings, terminal: Terminal) -> bytes | None:
     return None
 
 
-def ask_passphrase(question: str) -> bytes:
-    """Ask at the terminal; raises UsageError when there is none."""
+def ask_passphrase(question: str, options: str = USUAL_OPTIONS) -> bytes:
+    """Ask at the terminal; raises UsageError, which names `options`, when there is none."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
     except OSError as error:
         raise UsageError(
-            "no passphrase was given and there is no terminal to ask at; use --password-file, "
-            "--password-command, $STRONGROOM_PASSWORD_FILE, $STRONGROOM_PASSWORD_COMMAND or "
-            "$STRONGROOM_PASSWORD"
+            f"no passphrase was given and there is no terminal to ask at; use {options}"
         ) from error
     from getpass import getpass
 
@@ -84,11 +90,11 @@ def ask_passphrase(question: str) -> bytes:
     return _first_line(answer, "answer")
 
 
-def choose_passphrase(question: str) -> bytes:
+def choose_passphrase(question: str, options: str = USUAL_OPTIONS) -> bytes:
     """Ask for a new passphrase twice, until both answers are the same; raises UsageError."""
     asked = question
     for _ in range(3):
-        first = ask_passphrase(asked)
+        first = ask_passphrase(asked, options)
         if ask_passphrase("repeat the passphrase") == first:
             return first
         asked = f"the two answers differ; {question}"

@@ -35,6 +35,14 @@ def test_without_a_director_the_command_says_how_to_name_one(command):
     assert "--director or $STRONGROOM_DIRECTOR" in answer.messages
 
 
+def test_a_host_that_can_have_no_name_is_named_as_such(command):
+    for host in ("b\udcff", "☃"):
+        assert (
+            "names no director"
+            in command("status", place=["--director", host], exit_code=2).messages
+        )
+
+
 def test_the_environment_and_the_settings_file_fill_in_what_options_leave(
     command, director, home, monkeypatch
 ):

@@ -39,6 +39,12 @@ def test_a_second_passphrase_opens_too(command, second):
     assert "spare" in "\n".join(command("key", "list"))
 
 
+def test_a_new_passphrase_that_cannot_be_asked_for_is_named_with_its_own_option(command):
+    words = ("key", "add", "--password-file", str(command.passphrase_file))
+    answer = command.run(*words, exit_code=UsageError.exit_code)
+    assert "use --new-password-file or --new-password-command" in answer.stderr
+
+
 def test_a_removed_passphrase_opens_nothing_and_the_last_stays(command, second):
     (first,) = ids(command)
     command("key", "add", "--new-password-file", str(second))

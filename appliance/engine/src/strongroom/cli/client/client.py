@@ -56,9 +56,12 @@ class DirectorClient:
         headers = {"user-agent": f"strongroom/{__version__}", **OWN_HEADERS}
         if token := place.token():
             headers["authorization"] = f"Bearer {token}"
-        self._http = httpx.Client(
-            base_url=place.url, verify=_context(place), headers=headers, timeout=TIMEOUT_SECONDS
-        )
+        try:
+            self._http = httpx.Client(
+                base_url=place.url, verify=_context(place), headers=headers, timeout=TIMEOUT_SECONDS
+            )
+        except httpx.InvalidURL as error:
+            raise UsageError(f"{place.url!r} names no director: {error}") from error
 
     def __enter__(self) -> Self:
         return self

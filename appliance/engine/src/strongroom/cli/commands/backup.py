@@ -29,6 +29,7 @@ from strongroom.cli.options import (
     knob_settings,
     may_be_empty,
     size,
+    stored_text,
     words,
 )
 from strongroom.cli.settings import Settings
@@ -129,11 +130,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     snapshot.add_argument(
         "--host",
         default="",
+        type=stored_text,
         metavar="NAME",
         help="the client's name (else the put key's, else this machine's)",
     )
-    snapshot.add_argument("--job", default="", metavar="NAME")
-    snapshot.add_argument("--fileset", default="", metavar="NAME")
+    snapshot.add_argument("--job", default="", type=stored_text, metavar="NAME")
+    snapshot.add_argument("--fileset", default="", type=stored_text, metavar="NAME")
     snapshot.add_argument(
         "--level",
         choices=("full", "differential", "incremental"),

@@ -17,7 +17,7 @@ from strongroom.base.errors import (
 from strongroom.base.printable import printable
 from strongroom.base.quantities import counted
 from strongroom.cli.access import open_store, repository_place
-from strongroom.cli.options import exact_seconds
+from strongroom.cli.options import exact_seconds, stored_text
 from strongroom.cli.passphrase import choose_passphrase, given_passphrase, warn_if_weak
 from strongroom.cli.terminal import Terminal
 from strongroom.engine.content.ciphers import CIPHER_NAMES, NONE, parse_encryption
@@ -50,7 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "chacha20-poly1305; with none anyone with access to the store can read everything",
     )
     parser.add_argument(
-        "--label", metavar="TEXT", default="", help="a note for this passphrase (`key list`)"
+        "--label",
+        metavar="TEXT",
+        default="",
+        type=stored_text,
+        help="a note for this passphrase (`key list`)",
     )
     parser.add_argument(
         "--lock-for",

@@ -19,6 +19,7 @@ from strongroom.cli.access import (
     read_key_file,
     repository_place,
 )
+from strongroom.cli.options import stored_text
 from strongroom.cli.passphrase import (
     ask_passphrase,
     choose_passphrase,
@@ -68,7 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     putting.add_argument("file", metavar="FILE", help="a new file; `-` prints the key")
     putting.add_argument(
-        "--client", metavar="NAME", help="of this client (else of this machine's host name)"
+        "--client",
+        metavar="NAME",
+        type=stored_text,
+        help="of this client (else of this machine's host name)",
     )
     putting.set_defaults(run=_export_put)
     making = actions.add_parser(
@@ -99,7 +103,8 @@ def _add_new_passphrase_options(parser: argparse.ArgumentParser) -> None:
         metavar="COMMAND",
         help="read the new passphrase from the output of COMMAND",
     )
-    parser.add_argument("--label", metavar="TEXT", default="", help="a note for this passphrase")
+    parser.add_argument("--label", metavar="TEXT", default="", type=stored_text,
+                        help="a note for this passphrase")  # fmt: skip
 
 
 def _new_passphrase(arguments: argparse.Namespace, terminal: Terminal) -> bytes:
@@ -110,7 +115,8 @@ def _new_passphrase(arguments: argparse.Namespace, terminal: Terminal) -> bytes:
     elif arguments.new_password_command:
         passphrase = passphrase_from_command(arguments.new_password_command)
     else:
-        passphrase = choose_passphrase("new passphrase")
+        options = "--new-password-file or --new-password-command"
+        passphrase = choose_passphrase("new passphrase", options)
     warn_if_weak(passphrase, terminal)
     return passphrase
 
@@ -267,7 +273,7 @@ def _write_key(path: str, kind: str, text: str, terminal: Terminal) -> None:
         file.flush()
         os.fsync(file.fileno())
     terminal.emit({"type": "key_file", "kind": kind, "path": os.fsencode(path)})
-    terminal.line(f"wrote a {kind} key to {printable(path)}")
+    terminal.line(f"wrote {'an' if kind == 'appliance' else 'a'} {kind} key to {printable(path)}")
     if kind == "put":
         terminal.line("it can add and deduplicate, but not read; use it with --key-file")
     elif kind == "appliance":

@@ -11,7 +11,7 @@ from strongroom.base.printable import printable
 from strongroom.base.quantities import counted, size_text
 from strongroom.cli.access import open_repository
 from strongroom.cli.live_progress import show_progress
-from strongroom.cli.options import add_patterns, patterns_of
+from strongroom.cli.options import add_patterns, patterns_of, stored_text
 from strongroom.cli.set_aside import end_with
 from strongroom.cli.snapshot_choice import SnapshotChoice, add_snapshot_filters
 from strongroom.cli.terminal import Terminal
@@ -41,7 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the snapshots, what to drop, and the new client."""
     group = parser.add_argument_group("what to change")
     add_patterns(group, "exclude", "drop what matches, with all that is in it", files=True)
-    group.add_argument("--new-host", metavar="NAME", default="", help="the client's new name")
+    group.add_argument("--new-host", metavar="NAME", default="", type=stored_text,
+                       help="the client's new name")  # fmt: skip
     group.add_argument("--forget", action="store_true", help="remove the old snapshots")
     add_choice(parser)
 

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from strongroom.base.errors import ObjectMissingError
+from strongroom.base.printable import printable
 from strongroom.engine.backup.options import BackupOptions
 from strongroom.engine.backup.parent import ParentListing
 from strongroom.engine.backup.parent_cache import ListingKeeper, ParentCache
@@ -104,8 +105,13 @@ class OwnMemory:
     def _warn_of_newest(self, error: OSError) -> None:
         self._warn(
             f"the newest snapshot is not remembered, so a store that is set back is not noticed: "
-            f"{error}"
+            f"{_reason(error)}"
         )
 
     def _warn_of_cache(self, error: OSError) -> None:
-        self._warn(f"there is no cache, so every backup reads everything: {error}")
+        self._warn(f"there is no cache, so every backup reads everything: {_reason(error)}")
+
+
+def _reason(error: OSError) -> str:
+    where = f"{printable(error.filename)}: " if error.filename else ""
+    return where + (error.strerror or str(error))
