@@ -196,7 +196,7 @@ def test_the_documented_plugin_works(tmp_path, monkeypatch):
     stream.finish()
     stream.close()
     with pytest.raises(SourceError, match="unmount"):
-        list(open_source("device", SourceRequest((b"/nonexistent",))).streams())
+        list(open_source("device", SourceRequest((bytes(tmp_path / "missing"),))).streams())
     with pytest.raises(SourceError, match="loaded"):
         open_source("broken", SourceRequest())
 
