@@ -73,6 +73,11 @@ for scenario in "${scenarios[@]}"; do
         failed+=("$scenario")
         continue
     fi
+    if [ "$scenario" = one_file ] && ! compgen -G 'build/release/*/strongroom.pyz' > /dev/null; then
+        echo "the scenario $scenario needs strongroom.pyz: run make release first" >&2
+        failed+=("$scenario")
+        continue
+    fi
     # Not `ip netns exec`, which hides the cgroups. Molecule looks for its configuration beside a folder `.git`, and in
     # a worktree that is a file.
     nsenter --net="/run/netns/$LABORATORY_NETWORK" molecule --base-config .config/molecule/config.yml \
