@@ -180,6 +180,44 @@ def test_without_forget_the_old_one_stays_and_the_new_one_is_the_latest(command,
     assert len(snapshots(command)) == 2
 
 
+def test_what_was_rewritten_once_does_not_stand_for_itself(command, tree):
+    """A second rewrite that drops no file, only links, keeps the number of files."""
+    (tree / "link").symlink_to("nowhere")
+    command.back_up(str(tree))
+    command("rewrite", "--exclude", "secret", "--forget")
+    (first,) = snapshots(command)
+    command("rewrite", "--exclude", "link", "--forget")
+    (second,) = snapshots(command)
+    assert second["id"] != first["id"]
+    assert paths(command) == {"", "/etc", "/etc/fstab", "/big", "/other name"}
+    assert command.objects("check", "--read-data")[-1]["clean"]
+
+
+def test_what_dropped_something_else_does_not_stand_for_it(command, tree):
+    old = command.back_up(str(tree))
+    command("rewrite", "--exclude", "fstab", old)
+    (answer,) = command.objects("rewrite", "--exclude", "big", old)
+    assert len(snapshots(command)) == 3
+    assert "/big" not in paths(command, answer["id"])
+    assert "/etc/fstab" in paths(command, answer["id"])
+
+
+def test_what_no_one_verified_does_not_stand_for_what_is_removed(command, tree, monkeypatch):
+    """Its client may have made it to have its older snapshot removed."""
+    old = command.back_up(str(tree))
+    command("rewrite", "--exclude", "fstab", old)
+    (other,) = {one["id"] for one in snapshots(command)} - {old}
+    repository = opened(command)
+    (wanted,) = [one for one in repository.snapshots() if one.id == old]
+    monkeypatch.setattr(
+        LocalStore, "unverified", lambda _, kind: frozenset([other] * (kind == "snapshots"))
+    )
+    changes = rewrite.Changes(excludes=Patterns([(b"fstab", False)]), forget=False)
+    (found,) = rewrite.replace_snapshots(repository, [wanted], changes, NullProgress())
+    assert found.new is not None
+    assert found.new.id not in (old, other)
+
+
 def test_restore_deletes_nothing_for_want_of_what_was_dropped(command, tree):
     command.back_up(str(tree))
     command("rewrite", "--exclude", "secret", "--forget")

@@ -22,11 +22,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import Final
 
 import msgspec
 
-from strongroom.base.errors import ObjectMissingError, RightError, UsageError
+from strongroom.base.errors import (
+    DamageError,
+    ObjectMissingError,
+    RightError,
+    UnknownFormatError,
+    UsageError,
+)
 from strongroom.base.progress import Progress
 from strongroom.engine.copy.copy import CopyOptions, SnapshotCopier, identity
 from strongroom.engine.repository.index.client_blocks import ClientBlocks
@@ -262,15 +269,33 @@ class _Rewrite:
         )
 
     def _there(self) -> Snapshot | None:
-        """What an interrupted run has committed."""
+        """What an interrupted run has committed.
+
+        The old one is removed for it, so it must have the rows that stay, and nothing else will
+        do: a snapshot that was rewritten before has the same identity as what comes of it.
+        """
         old, host = self._old, self._target.writer.name
         origin = identity(self._client, old)
         files = old.totals.files - self._dropper.dropped_files
+        unverified = self._client.store.unverified("snapshots")
         for one in self._listed:
             is_same = (one.original, one.host, one.tags) == (origin, host, self._tags)
-            if is_same and one.start_ns == old.start_ns and one.totals.files == files:
+            if not is_same or one.start_ns != old.start_ns or one.totals.files != files:
+                continue
+            if one.id != old.id and one.id not in unverified and self._has_what_stays(one):
                 return one
         return None
+
+    def _has_what_stays(self, listed: Snapshot) -> bool:
+        """Whether another snapshot made from the same one has all paths that stay, and no more."""
+        try:
+            one = self._target.snapshot(listed.id)
+            reader = self._target.reader_of(one, self._target.load_index(owner=one.owner))
+            pages = Listing(one.pages, reader, 1).pages()
+            theirs = _paths(rows for groups in pages for rows in groups)
+            return all(path == other for path, other in zip_longest(_paths(self._rows()), theirs))
+        except (DamageError, ObjectMissingError, UnknownFormatError):
+            return False
 
     def _committed(self, leases: Sequence[Lease]) -> Snapshot:
         old, lease = self._old, leases[-1]
@@ -302,6 +327,10 @@ class _Rewrite:
         reader = self._client.block_reader(self._blocks)
         for groups in Listing(self._old.pages, reader, 1).pages():
             yield from self._dropper.keep(groups)
+
+
+def _paths(listing: Iterable[Rows]) -> Iterator[tuple[bytes, bytes]]:
+    return ((rows.directory, name) for rows in listing for name in rows.name_list())
 
 
 class Dropper:
