@@ -3,10 +3,12 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,6 +102,21 @@ def test_an_address_that_somebody_has_already_is_told(daemon, tmp_path):
     with pytest.raises(OperatingSystemError, match=f"127.0.0.1 port {port}: "):
         server.start()
     server.stop()
+
+
+def test_a_second_daemon_does_not_take_the_socket_of_one_that_runs(daemon, tmp_path):
+    settings = replace(daemon.settings, repositories=(("disk", bytes(tmp_path / "other")),))
+    server = StorageServer(settings, lambda _: pytest.fail("no one comes"))
+    with pytest.raises(OperatingSystemError, match="another process does"):
+        server.start()
+    server.stop()
+    daemon.local().close()
+    # What a killed one left is in no one's way.
+    daemon.server.stop()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(daemon.socket_path))
+    daemon.start()
+    daemon.local().close()
 
 
 def test_who_may_not_connect_is_told_why(site, tree):

@@ -9,13 +9,22 @@ own certificate in time; otherwise it loads a certificate that replaced the old 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import os
 import signal
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
-from strongroom.base.errors import CatalogUnavailableError, PeerRefusedError, StrongroomError
+from strongroom.base import clock
+from strongroom.base.errors import (
+    CatalogUnavailableError,
+    OperatingSystemError,
+    PeerRefusedError,
+    StrongroomError,
+)
 from strongroom.config.settings.director import DirectorSettings
 from strongroom.director.configuration import LoadedConfiguration, load_configuration
 from strongroom.director.context import RETRY_SECONDS
@@ -51,6 +60,8 @@ WINDOW_SECONDS = 300.0
 LOOK_SECONDS = 60.0
 # A certificate that a wrong clock made of no use is replaced as soon as that is seen.
 CLOCK_LOOK_SECONDS = 2.0
+# How long the director before, or a process that it left, may take to end.
+ALONE_SECONDS = 3.0
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +75,43 @@ def own_identity(settings: DirectorSettings) -> Identity:
             f"director is {settings.name!r}: issue it one of that name"
         )
     return identity
+
+
+@asynccontextmanager
+async def _alone_in(folder: str) -> AsyncIterator[None]:
+    """Hold the working folder. Raises OperatingSystemError when another director has it.
+
+    Two would take each other's runs for interrupted ones, and a run that one started by its
+    schedule would wait for an agent that is connected to the other. The folder itself is locked:
+    that takes no room on a full disk. Where it cannot be, what opens the catalog says why.
+    """
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield
+        return
+    until = clock.elapsed_seconds() + ALONE_SECONDS
+    try:
+        while not _is_locked(descriptor):
+            if clock.elapsed_seconds() >= until:
+                raise OperatingSystemError(
+                    f"another director uses {folder}; end it first, or see Working Directory"
+                )
+            await asyncio.sleep(0.1)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Whether this process holds the lock of a folder, or its file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 class DirectorDaemon:
@@ -103,6 +151,12 @@ class DirectorDaemon:
         self, stopping: asyncio.Event, reloading: asyncio.Event, ready: asyncio.Event
     ) -> None:
         """Serve until `stopping` is set; sets `ready` when it serves. Raises StrongroomError."""
+        async with _alone_in(self.settings.working_folder):
+            await self._serve(stopping, reloading, ready)
+
+    async def _serve(
+        self, stopping: asyncio.Event, reloading: asyncio.Event, ready: asyncio.Event
+    ) -> None:
         loaded, self._loaded = self._loaded, None
         assert loaded is not None
         try:

@@ -100,7 +100,8 @@ class StorageServer:
         until = clock.elapsed_seconds() + _STOP_SECONDS
         for thread in threads:
             thread.join(max(0.0, until - clock.elapsed_seconds()))
-        if self.settings.socket_path:
+        # Not that of another process, which kept this one from listening there.
+        if any(one.family == socket.AF_UNIX for one in self._listening):
             with suppress(FileNotFoundError):
                 os.unlink(self.settings.socket_path)
         self.serving.close()
@@ -142,6 +143,11 @@ class StorageServer:
 
     def _local_socket(self) -> socket.socket:
         path = self.settings.socket_path
+        if _is_served(path):
+            raise OperatingSystemError(
+                f"cannot listen on {os.fsdecode(path)}: another process does, perhaps a storage "
+                "daemon; end it first, or change Maintenance Socket"
+            )
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         # Any local user who may enter the folder can connect; the kernel reports the peer's uid.
         old = os.umask(0o111 if self.settings.maintenance_users else 0o177)
@@ -268,3 +274,17 @@ class StorageServer:
         thread.start()
         with self._lock:
             self._threads.append(thread)
+
+
+def _is_served(path: bytes) -> bool:
+    """Whether a process listens at a local socket; nobody does at one that a killed one left."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as trying:
+        # One whose queue is full does not let us wait.
+        trying.setblocking(False)
+        try:
+            trying.connect(path)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return True

@@ -169,11 +169,32 @@ def test_check_says_that_a_port_may_not_be_used_but_not_that_it_is_in_use(prepar
     assert "cannot listen on 127.0.0.1 port 1023: Permission denied" in done.stderr
 
 
-def test_an_address_that_is_taken_is_told(prepared, process):
-    done = run(prepared)
+def test_an_address_that_is_taken_is_told(prepared):
+    with socket.create_server(("127.0.0.1", prepared.port)):
+        done = run(prepared)
     assert done.returncode == 71
     assert f"cannot listen on 127.0.0.1 port {prepared.port}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_second_director_of_a_folder_ends_and_changes_nothing(prepared, process):
+    with prepared.client("admin") as admin:
+        run_id = admin.post("/runs", json={"job": "nightly-web1"}).json()["id"]
+    # As if it were a job of the director itself, which one that starts takes for interrupted.
+    (catalog,) = prepared.folder.rglob("*.sqlite")
+    with contextlib.closing(sqlite3.connect(catalog)) as connection, connection:
+        text = "update runs set kind = 'copy', state = 'running' where id = ?"
+        assert connection.execute(text, [run_id]).rowcount == 1
+    other = prepared.folder / "other.conf"
+    text = prepared.configuration_file.read_text()
+    other.write_text(text.replace(f"Port = {prepared.port}", f"Port = {free_port()}"))
+    done = run_for_text(["director", "--config", str(other), "--foreground"], os.environ)
+    assert done.returncode == 71
+    assert "another director uses " in done.stderr
+    assert "Traceback" not in done.stderr
+    with contextlib.closing(sqlite3.connect(catalog)) as connection:
+        found = connection.execute("select state from runs where id = ?", [run_id]).fetchall()
+    assert found == [("running",)]
 
 
 def test_a_certificate_of_another_name_is_refused_at_the_start(prepared):
