@@ -30,7 +30,11 @@ from strongroom.base.errors import StrongroomError
 from strongroom.config.model import ComponentConfiguration
 from strongroom.config.settings.configuration import DirectorConfiguration
 from strongroom.director.audit_log import AuditLog
-from strongroom.director.catalog.upkeep import remove_old_runs, remove_old_snapshots
+from strongroom.director.catalog.upkeep import (
+    remove_old_runs,
+    remove_old_snapshots,
+    remove_old_tokens,
+)
 from strongroom.director.commands import Commands
 from strongroom.director.configuration import LoadedConfiguration, open_context
 from strongroom.director.context import AgentLink, DirectorContext, repeat
@@ -60,6 +64,7 @@ EXPIRY_LOOK_SECONDS: Final = 3600.0
 # How often old rows of the catalog go, and how old they are then.
 FORGET_SECONDS: Final = 86400.0
 KEPT_NS: Final = 400 * 86400 * SECOND_NS
+TOKENS_KEPT_NS: Final = 30 * 86400 * SECOND_NS
 
 _log = logging.getLogger(__name__)
 
@@ -181,9 +186,14 @@ class Director:
     async def _forget_old_rows(self) -> None:
         """Once a day remove from the catalog what no one needs any more. Raises CatalogError.
 
-        Not where an Admin job does it by `expire runs`, nor while the clock is not trusted.
+        Not while the clock is not trusted; runs and snapshots not where an Admin job does it by
+        `expire runs`.
         """
         now = clock.elapsed_seconds()
+        if self.context.guard.obstacle or now < self._forget_at:
+            return
+        if tokens := await self.context.ask(remove_old_tokens, clock.now_ns() - TOKENS_KEPT_NS):
+            _log.info("%d tokens that ended long ago were removed from the catalog", tokens)
         jobs = self.configuration.jobs.values()
         is_done_by_job = any(
             command.lower().split()[:2] == ["expire", "runs"]
@@ -191,7 +201,7 @@ class Director:
             for script in job.run_scripts
             for command in script.console_commands
         )
-        if is_done_by_job or self.context.guard.obstacle or now < self._forget_at:
+        if is_done_by_job:
             return
         self._forget_at = now + FORGET_SECONDS
         before_ns = clock.now_ns() - KEPT_NS

@@ -1,4 +1,4 @@
-"""Old runs and old entries of removed snapshots go; what rules and notices go by stays."""
+"""Old runs, entries of removed snapshots and tokens go; what rules and notices go by stays."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from kit import director_in_process as kit
 from kit.director_in_process import OPERATOR, in_loop, job
+from strongroom.director.catalog.access import create_token, list_tokens
 from strongroom.director.catalog.database import Catalog, open_catalog
 from strongroom.director.catalog.runs import NewLine, add_run, find_runs, log_lines, new_run_id
 from strongroom.director.catalog.snapshots import (
@@ -21,7 +22,11 @@ from strongroom.director.catalog.snapshots import (
     newest_snapshot,
     note_removed,
 )
-from strongroom.director.catalog.upkeep import remove_old_runs, remove_old_snapshots
+from strongroom.director.catalog.upkeep import (
+    remove_old_runs,
+    remove_old_snapshots,
+    remove_old_tokens,
+)
 from strongroom.director.results.runs import Run, RunFilter
 from strongroom.director.results.snapshots import Snapshot
 from strongroom.service.log_lines import DailyLog
@@ -113,6 +118,29 @@ def test_entries_of_copies_go_with_the_last_of_the_same_backup(catalog):
     note_removed(catalog, [f"{11:064x}"], 10, "retention")
     assert remove_old_snapshots(catalog, 100) == 2
     assert numbers(catalog) == [2]
+
+
+def test_tokens_go_once_they_have_ended_but_for_the_last_of_each_name_and_profile(catalog):
+    gone = [create_token(catalog, "ci", "", number)[0].id for number in (1, 2)]
+    kept = [
+        create_token(catalog, "ci", "", 3)[0].id,
+        create_token(catalog, "ci", "operator", 1)[0].id,
+        create_token(catalog, "ann", "", 15)[0].id,
+        create_token(catalog, "ann", "", 0)[0].id,
+    ]
+    assert remove_old_tokens(catalog, 10) == len(gone)
+    assert {one.id for one in list_tokens(catalog)} == set(kept)
+
+
+@in_loop
+async def test_tokens_that_a_program_makes_every_hour_do_not_heap_up(director):
+    told = DailyLog(logging.getLogger(__name__))
+    await director.with_agent(kit.client("web1") + job("nightly"))
+    for _ in range(90 * 4):
+        await director.service.commands.create_token("ci", "operator", 900, OPERATOR)
+        director.time.pass_by(6 * 3600)
+    await director.service.hourly(told)
+    assert len(list_tokens(director.service.context.catalog)) == 30 * 4
 
 
 @in_loop

@@ -1,6 +1,6 @@
 """Rows of the catalog that no one needs any more, and times that a wrong clock wrote.
 
-Old runs and entries of removed snapshots go. What the rules of jobs go by stays however old it is:
+Old runs, entries of removed snapshots and tokens that have ended go. What the rules of jobs go by stays however old it is:
 of each job and client the newest run of each state, from which lateness is judged, and the newest
 snapshot of each level, from which the age of the last full backup is known.
 
@@ -73,6 +73,23 @@ def remove_old_snapshots(catalog: Catalog, before_ns: int) -> int:
         SNAPSHOTS.c.original.not_in(select(identity_of(there)).where(there.c.removed_ns == 0)),
     )
     return _delete(catalog, delete(SNAPSHOTS).where(old))
+
+
+def remove_old_tokens(catalog: Catalog, before_ns: int) -> int:
+    """Remove tokens that ended before then and are not reported any more; returns how many.
+
+    The last one of its name and Profile stays: that it has ended is a problem until somebody makes
+    another or withdraws it.
+    """
+    later = API_TOKENS.alias("later")
+    of = and_(*(later.c[name] == API_TOKENS.c[name] for name in ("name", "profile")))
+    ends_later = or_(later.c.expires_ns == 0, later.c.expires_ns > API_TOKENS.c.expires_ns)
+    old = and_(
+        API_TOKENS.c.expires_ns != 0,
+        API_TOKENS.c.expires_ns < before_ns,
+        exists().where(of, ends_later),
+    )
+    return _delete(catalog, delete(API_TOKENS).where(old))
 
 
 def _delete(catalog: Catalog, statement: Delete) -> int:
