@@ -295,7 +295,9 @@ def test_whoever_may_not_manage_clients_removes_none(director, tokens):
         director.identity("ann")
         for name in ("ann", "boss"):
             assert admin.delete(f"/clients/{name}").status_code in (403, 404)
-        assert admin.delete("/clients/web1").status_code == 409
+        kept = admin.delete("/clients/web1")
+        assert kept.status_code == 409
+        assert "is not in its own file" in kept.json()["message"]
         assert admin.delete("/clients/web7").status_code == 200
     with director.client("ann") as ann:
         assert ann.get("/status").status_code == 200

@@ -133,7 +133,7 @@ def removable_file(configuration: DirectorConfiguration, path: str, name: str) -
     file = client_file(path, name) if component_folder(path, "director") else ""
     if not file or not os.path.exists(file):
         raise ConflictError(
-            f"the Client {name} does not be in its own file"
+            f"the Client {name} is not in its own file"
             f"{f', {file}' if file else ''}: remove it and its jobs from the configuration, run "
             "`strongroom reload`, and repeat this command"
         )
