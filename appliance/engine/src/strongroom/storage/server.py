@@ -277,7 +277,7 @@ class StorageServer:
 
 
 def _is_served(path: bytes) -> bool:
-    """Whether a process listens at a local socket; nobody does at one that a killed one left."""
+    """Whether a process listens at a local socket; no one does at one that a killed one left."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as trying:
         # One whose queue is full does not let us wait.
         trying.setblocking(False)
