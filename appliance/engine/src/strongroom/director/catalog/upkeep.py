@@ -1,8 +1,8 @@
 """Rows of the catalog that no one needs any more, and times that a wrong clock wrote.
 
-Old runs, entries of removed snapshots and tokens that have ended go. What the rules of jobs go by stays however old it is:
-of each job and client the newest run of each state, from which lateness is judged, and the newest
-snapshot of each level, from which the age of the last full backup is known.
+Old runs, entries of removed snapshots and tokens that have ended go. What the rules of jobs go by
+stays however old it is: of each job and client the newest run of each state, from which lateness is
+judged, and the newest snapshot of each level, from which the age of the last full backup is known.
 
 Wrong times are moved to where they belong, once the clock is right. Left as they are, a snapshot of
 the future would be the newest for months, a job would count as done until then, and a notice would
