@@ -5,10 +5,10 @@ import resource
 import struct
 from array import array
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from kit.forged_snapshot import file_row, forge
 from kit.hostile_house import HostileHouse

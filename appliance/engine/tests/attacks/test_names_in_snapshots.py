@@ -1,8 +1,7 @@
 """A compromised agent stores a snapshot in the name of another client, for `restore --host`."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from kit.forged_snapshot import file_row, forge
 from kit.tiny_backup import PASSPHRASE, TinyBackup, back_up, new_repository

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 
 class Progress(Protocol):
@@ -48,8 +49,7 @@ class Progress(Protocol):
         """Say what the job is doing now, in a few words (`writing the index`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(msgspec.Struct, frozen=True):
     """The counts of one job at one moment; totals are None while they are unknown."""
 
     files: int = 0
@@ -60,7 +60,7 @@ class Counts:
     total_bytes: int | None = None
     total_is_estimate: bool = False
     message: str = ""
-    stage_seconds: Mapping[str, float] = field(default_factory=dict)
+    stage_seconds: Mapping[str, float] = {}
     queued_blocks: int = 0
 
 

@@ -9,9 +9,10 @@ incomplete stream is never made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from errno import ENOENT
 from typing import Final, NamedTuple, Protocol
+
+import msgspec
 
 from strongroom.base.errors import UsageError
 from strongroom.base.printable import printable
@@ -20,8 +21,7 @@ DEFAULT_STREAM_NAME: Final = b"stdin"
 STREAM_MODE: Final = 0o600
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRequest:
+class SourceRequest(msgspec.Struct, frozen=True):
     """The user's request to a source.
 
     arguments: paths for `files`, the command's words for `command`. stream_name: name of the
@@ -31,7 +31,7 @@ class SourceRequest:
 
     arguments: tuple[bytes, ...] = ()
     stream_name: bytes = DEFAULT_STREAM_NAME
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = {}
     listed: frozenset[bytes] = frozenset()
 
 

@@ -1,7 +1,6 @@
 """What a snapshot says of itself is its writer's word: it makes no one else's snapshots go."""
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from kit.director_in_process import START_NS, TestDirector, client, in_loop, job
@@ -42,7 +41,7 @@ def director(tmp_path, monkeypatch, daemon):
 
 def pretending(repository, name):
     """The repository for an attacker who writes another name into its own snapshots."""
-    key = dataclasses.replace(repository.key, name=name)
+    key = msgspec.structs.replace(repository.key, name=name)
     return Repository(repository.store, repository.config, key)
 
 

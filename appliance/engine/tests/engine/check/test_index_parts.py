@@ -2,9 +2,9 @@
 
 import os
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kit.passing_store import PassingStore
 from kit.tiny_backup import THOROUGH, TinyBackup, back_up, new_repository

@@ -2,10 +2,10 @@
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kit.passing_store import PassingStore
 from kit.tiny_backup import THOROUGH, TinyBackup, back_up, files, new_repository

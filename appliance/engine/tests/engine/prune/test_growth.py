@@ -3,10 +3,10 @@
 import os
 import random
 import shutil
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from kit.passing_store import PassingStore
 from kit.tiny_backup import THOROUGH, TinyBackup, back_up, files, new_repository, read_back

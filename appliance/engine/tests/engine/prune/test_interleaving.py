@@ -7,10 +7,10 @@ continues; for every n.
 import os
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kit.meeting_jobs import Once, Scene, at_every, meet, pair_name
 from kit.passing_store import PassingStore

@@ -2,9 +2,9 @@
 
 import os
 import shutil
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kit.memory_store import MemoryStore
 from kit.passing_store import PassingStore

@@ -1,9 +1,9 @@
 """Prune gives back what no snapshot needs, and never what one does."""
 
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from kit.shifted_store import ShiftedStore
 from kit.tiny_backup import Files, TinyBackup, back_up, read_back

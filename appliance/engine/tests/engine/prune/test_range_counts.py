@@ -2,10 +2,10 @@
 
 import random
 import weakref
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from kit import tiny_backup
 from kit.memory_store import MemoryStore

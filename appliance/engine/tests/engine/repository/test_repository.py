@@ -1,7 +1,5 @@
 """A repository opens with its keys only, and with none that somebody slipped in."""
 
-import dataclasses
-
 import msgspec
 import pytest
 
@@ -156,7 +154,7 @@ def test_a_put_key_is_its_client_and_no_other(store):
 
 def test_no_snapshot_of_one_client_is_another_clients_by_its_name(store):
     repository = new_repository(store)
-    thief = dataclasses.replace(repository.key.put_key("web1"), name="web2")
+    thief = msgspec.structs.replace(repository.key.put_key("web1"), name="web2")
     with repository.for_client("web1").lease("h", 1, "backup"):
         forged = write_snapshot_as(store, thief)
     with pytest.raises(DamageError, match="web2"):

@@ -1,7 +1,5 @@
 """A snapshot reads back as committed, with as much of it as the key allows."""
 
-import dataclasses
-
 import msgspec
 import pytest
 import zstandard
@@ -122,7 +120,7 @@ def test_pages_sealed_anew_by_somebody_without_a_key_are_found():
     """A store knows the restore key's public half, and so does every agent."""
     data = encode_snapshot(PUT, EXAMPLE, AES_256_GCM)
     end = HEAD_SIZE + int.from_bytes(data[24:HEAD_SIZE], "little")
-    thief = dataclasses.replace(PUT, client_secret=bytes(32))
+    thief = msgspec.structs.replace(PUT, client_secret=bytes(32))
     empty = encode_snapshot(thief, msgspec.structs.replace(EXAMPLE, pages=()), AES_256_GCM)
     start = HEAD_SIZE + int.from_bytes(empty[24:HEAD_SIZE], "little")
     forged = data[:end] + empty[start:]

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -86,7 +86,9 @@ def run_backup(
         level=request.level,
         tags=tuple(sorted(set(request.tags))),
         parent=request.parent or None,
-        tuning=replace(tuning, shards=min(tuning.shard_count(), description.processes)),
+        tuning=msgspec.structs.replace(
+            tuning, shards=min(tuning.shard_count(), description.processes)
+        ),
         cache_folder=os.fsencode(description.cache_folder) or None,
         share_below=_share_below(description, request),
     )
@@ -147,7 +149,7 @@ def _attempt(
             if options.parent is None:
                 raise
             output.log("warning", f"the parent {options.parent[:8]} no longer exists")
-            report = make(replace(options, parent=None))
+            report = make(msgspec.structs.replace(options, parent=None))
         return _Attempt(report, security)
     finally:
         store.store.close()

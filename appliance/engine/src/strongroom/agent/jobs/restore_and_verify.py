@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, Final
+
+import msgspec
 
 from strongroom.agent.jobs.description import JobDescription
 from strongroom.agent.jobs.repository import open_store, open_ticket
@@ -60,7 +61,7 @@ def run_restore(
     """Write the files. Raises StrongroomError."""
     options = restore_options(request, description.processes, description.restore_folders)
     own = (description.identity_folder, description.cache_folder)
-    options = replace(options, in_use=tuple(map(os.fsencode, own)))
+    options = msgspec.structs.replace(options, in_use=tuple(map(os.fsencode, own)))
     return persist(lambda: _restore(description, request, options, output, limiter), output)
 
 

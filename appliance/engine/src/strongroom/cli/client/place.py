@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass, fields, replace
 from urllib.parse import urlsplit
+
+import msgspec
 
 from strongroom.base.errors import UsageError
 from strongroom.cli.settings import USUAL_CONFIGURATION, Settings
@@ -25,8 +26,7 @@ GREATEST_TOKEN_BYTES = 4096
 _CONSOLE_FILES = ("console.conf", "console.d", "bconsole.conf")
 
 
-@dataclass(frozen=True, slots=True)
-class DirectorAccess:
+class DirectorAccess(msgspec.Struct, frozen=True):
     """Where the director is and how both sides prove who they are; "" where nothing was given.
 
     `identity`: a folder with certificate.pem, key.pem and authority.pem; `certificate` and `key`
@@ -42,11 +42,10 @@ class DirectorAccess:
 
     def filled_from(self, other: DirectorAccess) -> DirectorAccess:
         """The same, what it leaves open taken from `other`."""
-        return replace(
+        return msgspec.structs.replace(
             self,
             **{
-                field.name: getattr(self, field.name) or getattr(other, field.name)
-                for field in fields(self)
+                name: getattr(self, name) or getattr(other, name) for name in self.__struct_fields__
             },
         )
 
@@ -135,7 +134,7 @@ def director_place(arguments: argparse.Namespace) -> DirectorAccess:
             "no director was named; use --director or $STRONGROOM_DIRECTOR, or write "
             '`director = "https://NAME"` to ~/.config/strongroom/console.toml'
         )
-    return replace(place, url=normal_url(place.url))
+    return msgspec.structs.replace(place, url=normal_url(place.url))
 
 
 def normal_url(text: str) -> str:
@@ -207,7 +206,7 @@ def read_console_resource(folder: str) -> DirectorAccess:
 def _without_rival(place: DirectorAccess, other: DirectorAccess) -> DirectorAccess:
     """`other` without its way to say who we are where `place` has one already."""
     if place.token_file or place.identity:
-        return replace(other, token_file="", identity="", certificate="", key="")
+        return msgspec.structs.replace(other, token_file="", identity="", certificate="", key="")
     return other
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from strongroom.base.errors import (
     EXIT_DONE,
@@ -191,7 +192,9 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         source = _source(arguments)
         if isinstance(source, FilesSource):
             warnings = source.warnings()
-            options = replace(options, known_problems=source.problems, warnings=warnings)
+            options = msgspec.structs.replace(
+                options, known_problems=source.problems, warnings=warnings
+            )
     else:
         source, options = _of_fileset(arguments, options, terminal)
     store = begin_store(arguments, options.tuning.shard_count())

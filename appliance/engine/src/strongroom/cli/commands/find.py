@@ -6,8 +6,9 @@ import argparse
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import EXIT_DONE, DamageError, UsageError
@@ -114,7 +115,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
                 reader = repository.reader_of(newest, index)
                 listing = Listing.of(newest, reader, takes_any_xattrs=True)
                 below = found_path(listing, criteria.below, enters=True)
-                criteria = replace(criteria, below=below)
+                criteria = msgspec.structs.replace(criteria, below=below)
         finder = Finder(criteria, ClientReaders(repository, index))
         searched = _searched(finder, repository, reversed(snapshots), choice.set_aside)
         if arguments.show_snapshots:

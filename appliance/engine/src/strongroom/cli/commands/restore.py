@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from strongroom.base.clock import local_text
 from strongroom.base.errors import (
@@ -159,7 +160,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         from strongroom.engine.restore.restore import restore
 
         def write(subpath: bytes) -> RestoreReport:
-            wanted = replace(options, subpath=subpath)
+            wanted = msgspec.structs.replace(options, subpath=subpath)
             return restore(
                 repository, snapshot, wanted, lambda: show_progress(terminal, "restore"), lines
             )
@@ -169,7 +170,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
         except PathNotFoundError:
             _tell_if_unread(repository, snapshot, place.inside)
             raise
-        options = replace(options, subpath=subpath)
+        options = msgspec.structs.replace(options, subpath=subpath)
         _name_newest(repository, snapshot, options, lines.unread, terminal)
         verified = None
         if arguments.verify and not options.dry_run:
@@ -200,7 +201,7 @@ def _with_privileges(
     """
     is_own = snapshot.host == socket.gethostname()
     if options.keeps_privileges or (options.in_place and is_own):
-        return replace(options, keeps_privileges=True)
+        return msgspec.structs.replace(options, keeps_privileges=True)
     obstacle = ""
     if options.in_place:
         obstacle = f"{printable(snapshot.host)} is another host"
@@ -219,7 +220,7 @@ def _with_privileges(
     terminal.emit({"type": "privileges", "kept": not obstacle, "reason": obstacle})
     if not terminal.quiet:
         terminal.message_line(text)
-    return replace(options, keeps_privileges=not obstacle)
+    return msgspec.structs.replace(options, keeps_privileges=not obstacle)
 
 
 def _is_empty(target: bytes) -> bool:

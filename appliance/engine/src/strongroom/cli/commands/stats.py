@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+
+import msgspec
 
 from strongroom.base.clock import local_text, utc_text
 from strongroom.base.errors import EXIT_DONE
@@ -76,7 +77,7 @@ def _show_repository(stats: RepositoryStats, terminal: Terminal) -> None:
     terminal.emit(
         {
             "type": "repository_stats",
-            **asdict(stats),
+            **msgspec.structs.asdict(stats),
             "total_bytes": stats.total_bytes,
             "deduplication_ratio": round(stats.deduplication_ratio, 3),
             "compression_ratio": round(stats.compression_ratio, 3),

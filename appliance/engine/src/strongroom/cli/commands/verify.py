@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from strongroom.base.errors import EXIT_DONE, CheckFailedError
 from strongroom.base.quantities import counted, duration_text, size_text
@@ -99,7 +100,7 @@ def run(arguments: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _at(options: VerifyOptions, path: bytes) -> VerifyOptions:
-    return replace(options, subpath=path, base=path if options.base else b"")
+    return msgspec.structs.replace(options, subpath=path, base=path if options.base else b"")
 
 
 def _options(arguments: argparse.Namespace) -> VerifyOptions:

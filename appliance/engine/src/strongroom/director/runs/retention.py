@@ -18,6 +18,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
+
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import (
@@ -61,7 +63,7 @@ def rules_of(job: JobSettings | None, pool: PoolSettings) -> RetentionRules:
         return RetentionRules(last=1, within=retention)
     shared = _rules(pool.keep)
     if shared.within is None and pool.is_retention_set:
-        return replace(shared, within=retention)
+        return msgspec.structs.replace(shared, within=retention)
     return shared
 
 

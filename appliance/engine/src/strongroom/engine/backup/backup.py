@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+
+import msgspec
 
 import strongroom
 from strongroom.base import clock, process_memory
@@ -325,8 +326,7 @@ def _totals(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _SnapshotHead:
+class _SnapshotHead(msgspec.Struct, frozen=True):
     """What is known of a snapshot when its backup begins; paths: those recorded."""
 
     options: BackupOptions

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import selectors
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from strongroom.base import errors
 from strongroom.base.progress import Progress
@@ -79,14 +80,13 @@ _TELL_SECONDS: Final = 0.25
 _ADJUST_SECONDS: Final = 0.02
 
 
-@dataclass(slots=True)
-class BackupCounts:
+class BackupCounts(msgspec.Struct):
     """Totals of all shards."""
 
     files_read: int = 0
     files_changed: int = 0
     bytes_read: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = []
 
 
 class _ShardState:

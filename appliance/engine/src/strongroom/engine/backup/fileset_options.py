@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 from blake3 import blake3
 
@@ -47,18 +45,20 @@ def with_fileset(
             f"FileSet {spec.name} asks for the signatures {', '.join(sorted(wanted))}; a snapshot "
             f"has one kind, so {strongest} is made for all of these files"
         )
-    tuning = replace(tuning, signature=strongest)
+    tuning = msgspec.structs.replace(tuning, signature=strongest)
     distinct = {settled[place] for place in deciding}
     reported: tuple[Treatment, ...] = ()
     digest = ""
     if len(distinct) == 1:
         (only,) = distinct
-        tuning = replace(tuning, compression=only.compression, acls=only.acls, xattrs=only.xattrs)
+        tuning = msgspec.structs.replace(
+            tuning, compression=only.compression, acls=only.acls, xattrs=only.xattrs
+        )
     else:
         reported = tuple(settled)
         if len({(one.signs, one.acls, one.xattrs) for one in distinct}) > 1:
             digest = blake3(msgspec.msgpack.encode(resolved.rules)).hexdigest(16)
-    changed = replace(
+    changed = msgspec.structs.replace(
         options,
         fileset=options.fileset or spec.name,
         selection=resolved.rules,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from strongroom.engine.content.codecs import Compression, parse_compression
 from strongroom.engine.filesets.exclusions import SelectionOptions
@@ -22,14 +23,13 @@ from strongroom.sources.source import Problem
 Level = Literal["full", "differential", "incremental"]
 
 
-@dataclass(frozen=True, slots=True)
-class Tuning:
+class Tuning(msgspec.Struct, frozen=True):
     """Values of the knobs of a backup; `strongroom.engine.knobs.table` describes each.
 
     Built by `settle_tuning` from the users' settings.
     """
 
-    compression: Compression = field(
+    compression: Compression = msgspec.field(
         default_factory=lambda: parse_compression(default_word("compression"))
     )
     signature: str = default_word("signature")
@@ -90,8 +90,7 @@ class Treatment(NamedTuple):
     xattrs: bool
 
 
-@dataclass(frozen=True, slots=True)
-class BackupOptions:
+class BackupOptions(msgspec.Struct, frozen=True):
     """One backup; what it is made from is a Source.
 
     level: `full` reads everything, `differential` compares with the last full snapshot,
@@ -118,14 +117,14 @@ class BackupOptions:
     parent: str | None = None
     dry_run: bool = False
     skips_unchanged: bool = False
-    selection: SelectionOptions | FileSetRules = field(default_factory=SelectionOptions)
+    selection: SelectionOptions | FileSetRules = msgspec.field(default_factory=SelectionOptions)
     treatments: tuple[Treatment, ...] = ()
     treatment_digest: str = ""
     known_problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     allows_empty: bool = False
     share_below: tuple[str, ...] = ()
-    tuning: Tuning = field(default_factory=Tuning)
+    tuning: Tuning = msgspec.field(default_factory=Tuning)
     cache_folder: bytes | None = None
     tells_entries: bool = False
     counts_ahead: bool = False

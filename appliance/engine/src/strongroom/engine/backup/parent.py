@@ -9,9 +9,9 @@ from __future__ import annotations
 import stat
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -252,7 +252,9 @@ def _to_be_read(rows: Rows, offered: NDArray[np.bool_] | bool, offers: bool) -> 
     if not differing.any():
         return rows
     numbers = np.repeat(np.arange(rows.row_count), counts)[differing]
-    return replace(rows, states={**rows.states, **dict.fromkeys(numbers.tolist(), CHANGED)})
+    return msgspec.structs.replace(
+        rows, states={**rows.states, **dict.fromkeys(numbers.tolist(), CHANGED)}
+    )
 
 
 # Pages are read about in order, each once or twice: a small cache is enough for their blocks.

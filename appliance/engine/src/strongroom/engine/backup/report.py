@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from strongroom.base.printable import printable
 from strongroom.engine.backup.options import BackupOptions
@@ -16,8 +17,7 @@ from strongroom.sources.source import Problem
 MOST_NAMED_PATHS: Final = 20
 
 
-@dataclass(frozen=True, slots=True)
-class BackupReport:
+class BackupReport(msgspec.Struct, frozen=True):
     """Totals of one backup. Sizes in bytes, durations in seconds.
 
     `files`, `directories`, `others`, `size_bytes`: what the snapshot holds. `files_read`,
@@ -53,7 +53,7 @@ class BackupReport:
     problems: tuple[Problem, ...]
     missing: tuple[bytes, ...] = ()
     warnings: tuple[str, ...] = ()
-    named: NamedPaths = field(default_factory=NamedPaths)
+    named: NamedPaths = msgspec.field(default_factory=NamedPaths)
     is_unchanged: bool = False
 
     @property

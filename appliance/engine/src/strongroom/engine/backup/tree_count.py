@@ -16,8 +16,9 @@ import time
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final, NoReturn
+
+import msgspec
 
 from strongroom.base.printable import flush_standard_streams
 from strongroom.base.progress import NullProgress, Progress
@@ -43,15 +44,14 @@ _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _LARGE_BYTES: Final = 1 << 30
 
 
-@dataclass(slots=True)
-class Counted:
+class Counted(msgspec.Struct):
     """What was counted; sizes of regular files, in bytes, those of large ones without holes."""
 
     files: int = 0
     directories: int = 0
     others: int = 0
     size_bytes: int = 0
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = []
 
 
 class TreeCount:

@@ -22,10 +22,10 @@ import os
 import socket
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 
 from strongroom.base import clock
@@ -61,8 +61,7 @@ _RENEWAL_SECONDS: Final = 30.0
 _LEAST_ITEMS: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class DataSubset:
+class DataSubset(msgspec.Struct, frozen=True):
     """Which packs to read whole: a random share, or the number-th of several equal parts."""
 
     share: float = 1.0
@@ -82,8 +81,7 @@ class DataSubset:
         return set(chance.sample(mine, min(len(mine), int(len(mine) * self.share) + 1)))
 
 
-@dataclass(frozen=True, slots=True)
-class CheckOptions:
+class CheckOptions(msgspec.Struct, frozen=True):
     """What to check. read_data: None: structure only. snapshot_ids: whole ids; () for all.
 
     only_new: leave out packs and pages that an earlier check verified. memory_bytes: for blocks at
@@ -97,8 +95,7 @@ class CheckOptions:
     memory_bytes: int = MEMORY_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class CheckReport:
+class CheckReport(msgspec.Struct, frozen=True):
     """What was checked and what was found; `notes` are not damage.
 
     since_ns: when all was verified, where only what came since was checked; else 0.
@@ -122,8 +119,7 @@ class CheckReport:
 _BadBlocks: TypeAlias = "dict[bytes, frozenset[bytes] | None]"
 
 
-@dataclass(slots=True)
-class _Check:
+class _Check(msgspec.Struct):
     """A check in progress."""
 
     repository: Repository
@@ -131,8 +127,8 @@ class _Check:
     progress: Progress
     lease: Lease | None
     before: VerifiedBefore = NOTHING
-    findings: Findings = field(default_factory=Findings)
-    notes: list[str] = field(default_factory=list)
+    findings: Findings = msgspec.field(default_factory=Findings)
+    notes: list[str] = []
     renewed: float = 0.0
     read_packs: int = 0
     read_bytes: int = 0

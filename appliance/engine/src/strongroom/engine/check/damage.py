@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from strongroom.base.printable import printable
 from strongroom.engine.check.pages import BadRow
@@ -18,8 +19,7 @@ _ADVICE: Final = re.compile(r"[;:,] run (strongroom )?(check|repair)( to [a-z ]+
 PATHS_KEPT: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One damaged object.
 
     kind, name: of the object. snapshots: ids of those that suffer. paths: of files whose content is
@@ -34,13 +34,12 @@ class Finding:
     path_count: int
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(msgspec.Struct):
     """A finding that is still being collected."""
 
-    problems: dict[str, None] = field(default_factory=dict)
-    snapshots: set[str] = field(default_factory=set)
-    paths: set[bytes] = field(default_factory=set)
+    problems: dict[str, None] = {}
+    snapshots: set[str] = set()
+    paths: set[bytes] = set()
 
 
 class Findings:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from strongroom.base.errors import DamageError, ObjectMissingError, UnknownFormatError
@@ -56,13 +56,12 @@ class Part(NamedTuple):
     unreadable: Collection[tuple[ClientPage, PageAnswer]] = ()
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(msgspec.Struct):
     """Pages of a part, before its index is read."""
 
-    pages: list[ClientPage] = field(default_factory=list)
-    ids: IdsAmong = field(default_factory=IdsAmong)
-    unreadable: list[tuple[ClientPage, PageAnswer]] = field(default_factory=list)
+    pages: list[ClientPage] = []
+    ids: IdsAmong = msgspec.field(default_factory=IdsAmong)
+    unreadable: list[tuple[ClientPage, PageAnswer]] = []
 
 
 class IndexParts:

@@ -10,9 +10,9 @@ from array import array
 from collections.abc import Collection, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 from blake3 import blake3
 from numpy.typing import NDArray
@@ -85,8 +85,7 @@ class SoundObjects(NamedTuple):
     verified: dict[str, list[DescribedPack]]
 
 
-@dataclass(slots=True)
-class SoundIndex:
+class SoundIndex(msgspec.Struct):
     """The content of sound index objects.
 
     chunk_starts, chunk_lengths: by row of the index and chunk; a chunk whose bytes were dropped has
@@ -103,9 +102,9 @@ class SoundIndex:
     object_names: list[str]
     block_count: int
     objects: SoundObjects
-    damaged: list[Damaged] = field(default_factory=list)
-    left_at: array[int] = field(default_factory=lambda: array("q"))
-    left_to: array[int] = field(default_factory=lambda: array("q"))
+    damaged: list[Damaged] = []
+    left_at: array[int] = msgspec.field(default_factory=lambda: array("q"))
+    left_to: array[int] = msgspec.field(default_factory=lambda: array("q"))
     shared_blocks: bytes = b""
 
     def lose(self, lost: Collection[tuple[bytes, bytes]]) -> None:

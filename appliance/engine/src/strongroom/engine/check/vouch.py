@@ -29,9 +29,9 @@ import os
 import socket
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from strongroom.base.clock import SECOND_NS
@@ -68,8 +68,7 @@ _DAY_NS: Final = 86400 * SECOND_NS
 _PACKS_AT_ONCE: Final = 16
 
 
-@dataclass(slots=True)
-class VouchReport:
+class VouchReport(msgspec.Struct):
     """What a run found. false_objects: (kind, name, why); damaged_objects: the same.
 
     set_aside: what could not be judged this time.
@@ -81,9 +80,9 @@ class VouchReport:
     read_bytes: int = 0
     waiting_index_objects: int = 0
     waiting_snapshots: int = 0
-    false_objects: list[tuple[str, str, str]] = field(default_factory=list)
-    damaged_objects: list[tuple[str, str, str]] = field(default_factory=list)
-    set_aside: SetAside = field(default_factory=SetAside)
+    false_objects: list[tuple[str, str, str]] = []
+    damaged_objects: list[tuple[str, str, str]] = []
+    set_aside: SetAside = msgspec.field(default_factory=SetAside)
 
     def summary(self) -> dict[str, Any]:
         """The fields of the JSON report (docs/reference/json-output.md)."""

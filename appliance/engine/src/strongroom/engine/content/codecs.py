@@ -10,9 +10,9 @@ import re
 import threading
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from typing_extensions import Buffer
 
 from strongroom.base.errors import DamageError, UsageError
@@ -99,8 +99,7 @@ GZIP = 3
 LZO = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Compression:
+class Compression(msgspec.Struct, frozen=True):
     """A codec by its name in options and directives, and its level (0 where it has none)."""
 
     name: str

@@ -11,10 +11,10 @@ from array import array
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -109,7 +109,7 @@ class _MovingPage:
 
     def rows(self) -> list[Rows]:
         return [
-            replace(rows, part_blocks=bytes(blocks), part_slots=slots)
+            msgspec.structs.replace(rows, part_blocks=bytes(blocks), part_slots=slots)
             for rows, blocks, slots in zip(self._groups, self._blocks, self._slots, strict=True)
         ]
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -41,20 +40,18 @@ _WORKERS: Final = 2
 _QUEUE_BLOCKS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class CopyOptions:
+class CopyOptions(msgspec.Struct, frozen=True):
     """compression: of the blocks written. host: named in the lease.
 
     ignored: snapshots of the target from which nothing is taken over, as `to_be_copied` has them.
     """
 
     host: str
-    compression: Compression = parse_compression("auto")  # noqa: RUF009 - it is immutable
+    compression: Compression = parse_compression("auto")
     ignored: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedSnapshot:
+class CopiedSnapshot(msgspec.Struct, frozen=True):
     """One snapshot and its copy.
 
     read_bytes: raw content read from the source. new_bytes: what of it the target did not hold.

@@ -20,7 +20,6 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
 from typing import Final
@@ -62,8 +61,7 @@ REWRITE_TAG: Final = "rewrite"
 _OF_THE_DIRECTOR: Final = (RUN_TAG, POOL_TAG, CATALOG_TAG)
 
 
-@dataclass(frozen=True, slots=True)
-class TagChanges:
+class TagChanges(msgspec.Struct, frozen=True):
     """Tags to add and to remove, or all that a snapshot is to have, if `exactly` is not None."""
 
     add: tuple[str, ...] = ()
@@ -85,8 +83,7 @@ class TagChanges:
         return tuple(dict.fromkeys((*kept, *(self.exactly or ()), *self.add)))
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """What is to change. excludes: what is dropped. host: the client whose it is to be, "" as is.
 
     forget: whether the old snapshots are removed.
@@ -98,8 +95,7 @@ class Changes:
     forget: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Replaced:
+class Replaced(msgspec.Struct, frozen=True):
     """A snapshot and the one that replaces it.
 
     new: None in a dry run. dropped_files, dropped_bytes: what the new one lacks. refused: why the

@@ -11,7 +11,6 @@ import os
 import stat
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -42,8 +41,7 @@ class Judgement(NamedTuple):
     noted: Mapping[bytes, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class SelectionOptions:
+class SelectionOptions(msgspec.Struct, frozen=True):
     """What to leave out.
 
     exclude, exclude_files: patterns (see `patterns`) and files of them; the files' patterns come

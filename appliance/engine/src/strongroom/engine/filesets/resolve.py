@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
@@ -80,8 +79,7 @@ _MOST_NAMED: Final = 3
 _ON_AGENT: Final = ("\\<", "\\|")
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedFileSet:
+class ResolvedFileSet(msgspec.Struct, frozen=True):
     """A FileSet on this machine, ready to be backed up.
 
     problems: named paths that do not exist; they make the backup incomplete. notes: what the

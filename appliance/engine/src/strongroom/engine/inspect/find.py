@@ -10,10 +10,10 @@ import re
 import stat
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,8 +32,7 @@ from strongroom.engine.scan.patterns import Patterns
 KEPT_ROWS: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class Criteria:
+class Criteria(msgspec.Struct, frozen=True):
     """What a row must be; every criterion that is set must hold.
 
     globs, globs_ignoring_case: patterns as for --exclude, of which one must match. regexes: one

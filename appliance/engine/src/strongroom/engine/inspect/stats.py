@@ -7,9 +7,9 @@ references of a page are read without its rows, and a page that snapshots share 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,8 +31,7 @@ _GATHERED: Final = 1 << 20
 _CACHE_BYTES: Final = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ContentStats:
+class ContentStats(msgspec.Struct, frozen=True):
     """Distinct chunks: how many, their raw bytes, and what they take in the store."""
 
     chunks: int
@@ -40,8 +39,7 @@ class ContentStats:
     stored_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotStats:
+class SnapshotStats(msgspec.Struct, frozen=True):
     """Figures of one snapshot.
 
     restore_bytes: sizes of its files, as a restore writes them (holes included). content: the
@@ -58,8 +56,7 @@ class SnapshotStats:
     alone: ContentStats
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryStats:
+class RepositoryStats(msgspec.Struct, frozen=True):
     """Figures of a repository.
 
     restore_bytes: of all snapshots together. raw_bytes, stored_bytes: of data blocks.

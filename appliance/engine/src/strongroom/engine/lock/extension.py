@@ -11,8 +11,9 @@ it is still locked; nothing that was noted elsewhere counts, which somebody coul
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
@@ -34,8 +35,7 @@ if TYPE_CHECKING:
 _SHARE_LEFT: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class ExtensionReport:
+class ExtensionReport(msgspec.Struct, frozen=True):
     """What was found and extended.
 
     objects: that are not deleted. extended, extended_bytes: of them. asked: whose lock had to be

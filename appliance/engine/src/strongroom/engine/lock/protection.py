@@ -7,9 +7,9 @@ makes a snapshot look worse, or better, than it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,8 +41,7 @@ _DAY_NS: Final = 86400 * SECOND_NS
 _LONGEST_MARKING_NS = _DAY_NS
 
 
-@dataclass(frozen=True, slots=True)
-class Protection:
+class Protection(msgspec.Struct, frozen=True):
     """A snapshot; locked_until_ns: 0 where something that it needs is not locked, or not there.
 
     problem: why, "" where all is locked.
@@ -53,8 +52,7 @@ class Protection:
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProtectionReport:
+class ProtectionReport(msgspec.Struct, frozen=True):
     """All snapshots, and what somebody did to objects.
 
     overlaid: objects of which a newer version was stored, which Strongroom never does. hidden:

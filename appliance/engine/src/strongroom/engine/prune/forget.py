@@ -10,8 +10,9 @@ a client whose clock is ahead can't push others out. Minimum retention uses the 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
@@ -37,8 +38,7 @@ GROUP_PARTS: Final[dict[str, Callable[[Snapshot], tuple[str | bytes, ...]]]] = {
 DEFAULT_GROUP_BY: Final = ("host", "paths")
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetOptions:
+class ForgetOptions(msgspec.Struct, frozen=True):
     """What to forget.
 
     snapshot_ids: whole ids; if there are any, `rules` do not apply. group_by: of GROUP_PARTS;
@@ -47,7 +47,7 @@ class ForgetOptions:
     snapshots that were found false: no rule counts or removes them, and nothing protects them.
     """
 
-    rules: RetentionRules = field(default_factory=RetentionRules)
+    rules: RetentionRules = msgspec.field(default_factory=RetentionRules)
     group_by: tuple[str, ...] = DEFAULT_GROUP_BY
     snapshot_ids: tuple[str, ...] = ()
     allow_remove_all: bool = False
@@ -56,16 +56,14 @@ class ForgetOptions:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """A snapshot and the reasons to keep it; none: it was forgotten."""
 
     snapshot: Snapshot
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetGroup:
+class ForgetGroup(msgspec.Struct, frozen=True):
     """Snapshots that were judged together, the newest first; `key`: part and its values."""
 
     key: GroupKey
@@ -87,8 +85,7 @@ class ForgetGroup:
         return ForgetGroup(self.key, judged)
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetReport:
+class ForgetReport(msgspec.Struct, frozen=True):
     """What was forgotten, or would be. refused: why the store kept some, such as young ones."""
 
     groups: tuple[ForgetGroup, ...]

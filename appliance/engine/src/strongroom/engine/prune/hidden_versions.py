@@ -13,14 +13,14 @@ somebody else did.
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+
+import msgspec
 
 from strongroom.base.clock import SECOND_NS
 from strongroom.engine.stores.object_lock import LOCKED_KINDS, LockRule, LocksObjects, ObjectVersion
 
 
-@dataclass(slots=True)
-class HiddenVersions:
+class HiddenVersions(msgspec.Struct):
     """What was removed for good, and what is kept by its lock. until_ns: 0 where nothing is."""
 
     removed: int = 0

@@ -15,8 +15,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Literal
+
+import msgspec
 
 from strongroom.base import clock
 from strongroom.base.progress import Progress
@@ -83,7 +84,7 @@ def prune(repository: Repository, options: PruneOptions, progress: Progress) -> 
         if kept is not None and plan.is_settled and not (swept.packs or swept.waiting_packs):
             kept.keep(figures, plan.charges, margin_of(plan.usages, list(plan.owners.values())))
         report = _report(plan, figures, marker, options, repacked_bytes, swept, started, hidden)
-        return replace(report, marked_packs=marked_packs, recount=recount)
+        return msgspec.structs.replace(report, marked_packs=marked_packs, recount=recount)
 
 
 def _still_holds(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+import msgspec
 
 from strongroom.base.clock import SECOND_NS, utc_text
 from strongroom.engine.prune.hidden_versions import HiddenVersions
@@ -25,8 +26,7 @@ MEMORY_BYTES: Final = 1 << 30
 LEAST_MEMORY_BYTES: Final = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Holdup:
+class Holdup(msgspec.Struct, frozen=True):
     """A lease that keeps packs. owner: the id of its client, as in ListedLease.
 
     What the holder says of itself is "" or 0 where the lease cannot be read; age_seconds is then
@@ -75,8 +75,7 @@ def _age_text(seconds: float) -> str:
     return "less than a minute"
 
 
-@dataclass(frozen=True, slots=True)
-class PruneOptions:
+class PruneOptions(msgspec.Struct, frozen=True):
     """Options of a prune.
 
     repack_below: packs used to less than this share may be repacked. max_unused: packs are repacked
@@ -102,8 +101,7 @@ class PruneOptions:
         return self.threads or min(8, len(os.sched_getaffinity(0)))
 
 
-@dataclass(frozen=True, slots=True)
-class PruneReport:
+class PruneReport(msgspec.Struct, frozen=True):
     """What a prune found and did; sizes in bytes.
 
     packs, pack_bytes: in the store at the beginning. used_bytes, unused_bytes: of the blocks in
@@ -144,7 +142,7 @@ class PruneReport:
     temporary_files: int = 0
     elapsed_seconds: float = 0.0
     dry_run: bool = False
-    set_aside: SetAside = field(default_factory=SetAside)
+    set_aside: SetAside = msgspec.field(default_factory=SetAside)
     hidden: HiddenVersions | None = None
     counted_ns: int = 0
     recount: Literal["", "same", "different"] = ""

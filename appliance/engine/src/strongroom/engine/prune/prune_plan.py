@@ -6,8 +6,8 @@ Order: list of packs, snapshots, tombstones and index. What appears later is lef
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from strongroom.base import clock
@@ -31,8 +31,7 @@ from strongroom.engine.stores.at_once import read_each
 from strongroom.engine.stores.store import ObjectInfo
 
 
-@dataclass(slots=True)
-class PrunePlan:
+class PrunePlan(msgspec.Struct):
     """Results of the first phase.
 
     index, counts: all blocks and what decides about them, where they were counted at once.

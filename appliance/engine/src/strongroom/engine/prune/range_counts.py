@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from strongroom.base import clock
 from strongroom.base.errors import DamageError, UnknownFormatError
@@ -39,8 +40,7 @@ from strongroom.engine.repository.repository import Repository
 BLOCK_BYTES: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(msgspec.Struct, frozen=True):
     """All that decides about some blocks. lost: see `mark_shared`."""
 
     index: Index

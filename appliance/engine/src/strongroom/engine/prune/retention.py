@@ -17,8 +17,9 @@ import calendar
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from strongroom.base.clock import SECOND_NS
 from strongroom.base.errors import UsageError
@@ -100,8 +101,7 @@ def parse_duration(text: str) -> Duration:
     return Duration(months, seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionRules:
+class RetentionRules(msgspec.Struct, frozen=True):
     """What to keep; a count is a number of periods, UNLIMITED for all, 0 for none.
 
     tags: each a set of tags; a snapshot that has all tags of one set is kept.

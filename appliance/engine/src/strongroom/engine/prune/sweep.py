@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,8 +66,7 @@ GRACE_BESIDE_OTHERS_SECONDS: Final = 3600.0
 _OLD_SECONDS: Final = MOST_AGE_SECONDS + 3600.0
 
 
-@dataclass(slots=True)
-class Swept:
+class Swept(msgspec.Struct):
     """Results of a sweep."""
 
     packs: int = 0

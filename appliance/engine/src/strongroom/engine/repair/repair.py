@@ -14,8 +14,9 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Final, Literal
+
+import msgspec
 
 from strongroom.base import clock
 from strongroom.base.errors import DamageError, ObjectMissingError
@@ -50,8 +51,7 @@ ALL_PARTS: Final[frozenset[Part]] = frozenset(("index", "packs", "snapshots"))
 _RENEWAL_SECONDS: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class RepairOptions:
+class RepairOptions(msgspec.Struct, frozen=True):
     """What to repair. With "packs" among the parts every byte is read."""
 
     parts: frozenset[Part] = ALL_PARTS
@@ -59,8 +59,7 @@ class RepairOptions:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RepairAction:
+class RepairAction(msgspec.Struct, frozen=True):
     """One thing done (or, in a dry run, to be done) to an object."""
 
     kind: str
@@ -68,8 +67,7 @@ class RepairAction:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class RepairReport:
+class RepairReport(msgspec.Struct, frozen=True):
     """What was done and what is lost for good.
 
     saved_blocks: copied out of damaged packs. healed_chunks: found again in other blocks. losses:
@@ -86,16 +84,15 @@ class RepairReport:
     set_aside: SetAside
 
 
-@dataclass(slots=True)
-class _Repair:
+class _Repair(msgspec.Struct):
     """A repair in progress."""
 
     repository: Repository
     options: RepairOptions
     progress: Progress
     leases: tuple[Lease, ...]
-    actions: list[RepairAction] = field(default_factory=list)
-    set_aside: SetAside = field(default_factory=SetAside)
+    actions: list[RepairAction] = []
+    set_aside: SetAside = msgspec.field(default_factory=SetAside)
     renewed: float = 0.0
     saved_blocks: int = 0
     healed_chunks: int = 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -25,8 +24,7 @@ from strongroom.engine.rows.rows import BLOCK_ID_BYTES, UNREADABLE, Rows, part_s
 from strongroom.engine.rows.views import join_path
 
 
-@dataclass(frozen=True, slots=True)
-class LostRange:
+class LostRange(msgspec.Struct, frozen=True):
     """Rows lost with their names: how many, from a path to just before another (or the end)."""
 
     first_path: bytes
@@ -34,14 +32,13 @@ class LostRange:
     row_count: int
 
 
-@dataclass(slots=True)
-class SnapshotLoss:
+class SnapshotLoss(msgspec.Struct):
     """What a snapshot has lost; `new_id`: the snapshot that replaces it, if any."""
 
     snapshot: Snapshot
     new_id: str = ""
-    paths: list[bytes] = field(default_factory=list)
-    ranges: list[LostRange] = field(default_factory=list)
+    paths: list[bytes] = []
+    ranges: list[LostRange] = []
 
     @property
     def row_count(self) -> int:

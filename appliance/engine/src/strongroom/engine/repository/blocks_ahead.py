@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
 
 from strongroom.base.errors import DamageError, KeyRightError
 from strongroom.engine.repository.index.block_rows import BlockLocation
@@ -32,8 +33,7 @@ _MOST_AHEAD: Final = 256
 Stored: TypeAlias = tuple[BlockLocation, bytes]
 
 
-@dataclass(slots=True, eq=False)
-class _Group:
+class _Group(msgspec.Struct, eq=False):
     """Neighbours in a pack, those that were not asked for yet. data: None before it is read."""
 
     blocks: dict[bytes, BlockLocation]
@@ -41,7 +41,7 @@ class _Group:
     offset: int = 0
     size_bytes: int = 0
     data: Future[bytes | None] | None = None
-    openings: list[Future[bytes]] = field(default_factory=list)
+    openings: list[Future[bytes]] = []
 
 
 class BlocksAhead:

@@ -16,7 +16,6 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -41,8 +40,7 @@ _Record = tuple[bytes, bytes, int, int, int, int, bytes, int, bool, bool]
 _ACLS: Final = ("system.posix_acl_default", "system.posix_acl_access")
 
 
-@dataclass(slots=True)
-class Level:
+class Level(msgspec.Struct):
     """A directory on the path to the current one, and what is known of those in it.
 
     is_new: this restore created it. is_wanted: all of it is to be restored, not only what matches.
@@ -55,10 +53,10 @@ class Level:
     is_new: bool
     is_wanted: bool
     passed_row: RowView | None = None
-    existing: set[bytes] = field(default_factory=set)
-    lost: set[bytes] = field(default_factory=set)
-    visited: set[bytes] = field(default_factory=set)
-    passed: dict[bytes, RowView] = field(default_factory=dict)
+    existing: set[bytes] = set()
+    lost: set[bytes] = set()
+    visited: set[bytes] = set()
+    passed: dict[bytes, RowView] = {}
     present: list[bytes] | None = None
     position: int = 0
 

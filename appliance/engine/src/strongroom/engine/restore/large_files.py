@@ -11,8 +11,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from strongroom.base.errors import DamageError
 from strongroom.engine.processes.windows import Marks
@@ -42,8 +43,7 @@ LARGE_BYTES: Final = 64 << 20
 STRETCH_BYTES: Final = 16 << 20
 
 
-@dataclass(slots=True, eq=False)
-class _LargeFile:
+class _LargeFile(msgspec.Struct, eq=False):
     """One file in progress. before: the existing entry; in_place: it is written to."""
 
     row: RowView
@@ -55,7 +55,7 @@ class _LargeFile:
     stretches_left: int = 0
     written_bytes: int = 0
     reason: str | None = None
-    lengths: list[int] = field(default_factory=list)
+    lengths: list[int] = []
 
 
 class LargeFiles:

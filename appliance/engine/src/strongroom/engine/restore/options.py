@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from strongroom.base.errors import EXIT_DONE, EXIT_INCOMPLETE, DamageError
 from strongroom.engine.restore.scope import Spared
@@ -84,8 +85,7 @@ class Step(NamedTuple):
     path: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreOptions:
+class RestoreOptions(msgspec.Struct, frozen=True):
     """One restore.
 
     target: absolute path of the directory to restore into; it is made when it is missing.
@@ -119,17 +119,16 @@ class RestoreOptions:
         return max(1, min(MOST_DEFAULT_PROCESSES, len(os.sched_getaffinity(0))))
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreReport:
+class RestoreReport(msgspec.Struct, frozen=True):
     """Report of a restore; all but the last two count by kind, in no order.
 
     not_deleted: what is not in the snapshot and stays (`scope.Spared`).
     """
 
-    actions: dict[Action, int] = field(default_factory=dict)
-    problems: dict[EntryKind, int] = field(default_factory=dict)
-    left_out: dict[Privilege, int] = field(default_factory=dict)
-    not_deleted: dict[Spared, int] = field(default_factory=dict)
+    actions: dict[Action, int] = {}
+    problems: dict[EntryKind, int] = {}
+    left_out: dict[Privilege, int] = {}
+    not_deleted: dict[Spared, int] = {}
     written_bytes: int = 0
     elapsed_seconds: float = 0.0
 

@@ -7,8 +7,9 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from strongroom.engine.restore.metadata import clear_protection, unlink
 from strongroom.engine.restore.scope import Scope, Spared
@@ -23,13 +24,12 @@ _HOLDS_OTHERS: Final = (
 )
 
 
-@dataclass(slots=True)
-class _Emptied:
+class _Emptied(msgspec.Struct):
     """A directory that is being emptied; has_rest: something in it stays."""
 
     place: bytes
     name: bytes
-    subdirectories: list[bytes] = field(default_factory=list)
+    subdirectories: list[bytes] = []
     has_rest: bool = False
 
 

@@ -14,9 +14,10 @@ import re
 import stat
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from strongroom.base.errors import NotPermittedError, OperatingSystemError
 from strongroom.base.printable import printable
@@ -31,8 +32,7 @@ from strongroom.base.printable import printable
 ALL: Final = "*all*"
 
 
-@dataclass(frozen=True, slots=True)
-class WhereRules:
+class WhereRules(msgspec.Struct, frozen=True):
     """Lists of entries (without any: no rules); every list must allow a folder.
 
     folders: of this machine; files may go there and below, () for everywhere.

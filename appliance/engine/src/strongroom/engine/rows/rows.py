@@ -11,7 +11,6 @@ from __future__ import annotations
 import stat
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, TypeAlias, cast
 
@@ -45,8 +44,7 @@ CHANGED: Final = 2
 BLOCK_ID_BYTES: Final = 24
 
 
-@dataclass(slots=True)
-class Rows:
+class Rows(msgspec.Struct):
     """Rows of one directory, sorted by name. Dictionaries are keyed by row number.
 
     names: joined by NUL. stats: int64 little endian, row major, COLUMN_COUNT a row.
@@ -64,16 +62,16 @@ class Rows:
     row_count: int
     stats: bytes
     part_counts: array[int]
-    targets: dict[int, bytes] = field(default_factory=dict)
-    xattrs: dict[int, bytes] = field(default_factory=dict)
-    flags: dict[int, int] = field(default_factory=dict)
-    states: dict[int, int] = field(default_factory=dict)
-    extents: dict[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    targets: dict[int, bytes] = {}
+    xattrs: dict[int, bytes] = {}
+    flags: dict[int, int] = {}
+    states: dict[int, int] = {}
+    extents: dict[int, Sequence[tuple[int, int]]] = {}
     part_blocks: bytes = b""
-    part_slots: array[int] = field(default_factory=lambda: array("H"))
+    part_slots: array[int] = msgspec.field(default_factory=lambda: array("H"))
     signatures: bytes = b""
     signature_name: str = "none"
-    page_ends: Sequence[int] | None = field(default=None, compare=False)
+    page_ends: Sequence[int] | None = None
 
     def name_list(self) -> list[bytes]:
         """The names, in order."""

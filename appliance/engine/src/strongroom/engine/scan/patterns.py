@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from typing import Final
+
+import msgspec
 
 from strongroom.base.errors import UsageError
 from strongroom.base.printable import printable
@@ -29,8 +30,7 @@ _ANY_DIRECTORIES: Final = rb"(?:[^/]*/)*"
 _KEPT_COMBINATIONS: Final = 256
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(msgspec.Struct, frozen=True):
     """A pattern taken apart; `directory` matches paths that end in a slash, None any path.
 
     place: a path at or below which all is that it matches; b"" is anywhere.

@@ -10,10 +10,10 @@ takes them away again: what is restored could be neither changed nor removed.
 from __future__ import annotations
 
 import stat
-from dataclasses import replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from strongroom.base.errors import DamageError
@@ -72,7 +72,7 @@ def without_privileges(rows: Rows) -> Stripped:
     bare[has_set_id, MODE] &= ~SET_ID_BITS
     kept = {number: encoded for number, encoded in xattrs.items() if encoded}
     flags = {number: found for number, found in flags.items() if found}
-    stripped = replace(rows, stats=bare.tobytes(), xattrs=kept, flags=flags)
+    stripped = msgspec.structs.replace(rows, stats=bare.tobytes(), xattrs=kept, flags=flags)
     return Stripped(stripped, sorted(lost), devices)
 
 

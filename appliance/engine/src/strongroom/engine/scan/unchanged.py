@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from strongroom.engine.rows.rows import (
     BLOCK_ID_BYTES,
@@ -30,8 +31,7 @@ _HEAD_BYTES: Final = 8 * DEVICE
 _RDEV_OFFSET: Final = 8 * RDEV
 
 
-@dataclass(slots=True)
-class Content:
+class Content(msgspec.Struct):
     """The result of reading one changed file: references to its chunks, and its signature."""
 
     part_blocks: bytes

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import socket
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -36,8 +35,7 @@ from strongroom.engine.share.counting import Chosen, Offers
 LEAST_CLIENTS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ShareOptions:
+class ShareOptions(msgspec.Struct, frozen=True):
     """Options of a run.
 
     least_clients: how many clients must have a chunk; 0 shares nothing. clients: ids of those that
@@ -49,8 +47,7 @@ class ShareOptions:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ShareReport:
+class ShareReport(msgspec.Struct, frozen=True):
     """What a run found and did; sizes in bytes.
 
     offered_chunks: that clients offer, use and do not share yet, a chunk counting for each client.
@@ -65,7 +62,7 @@ class ShareReport:
     stored_bytes: int
     elapsed_seconds: float
     dry_run: bool
-    set_aside: SetAside = field(default_factory=SetAside)
+    set_aside: SetAside = msgspec.field(default_factory=SetAside)
 
     def summary(self) -> dict[str, Any]:
         """The fields of the JSON report (docs/reference/json-output.md)."""

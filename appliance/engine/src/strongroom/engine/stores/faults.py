@@ -16,9 +16,9 @@ import errno
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
+import msgspec
 from typing_extensions import Buffer
 
 from strongroom.base.errors import StoreError, UsageError
@@ -43,8 +43,7 @@ class SimulatedCrash(BaseException):
     """Represents the death of the process; only tests may catch it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(msgspec.Struct, frozen=True):
     """One failure.
 
     `kind` None means any (`sync` has none); `nth` counts matching operations from 1; actions:

@@ -19,9 +19,10 @@ name it would hold a backup that no one meant to be here.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+
+import msgspec
 
 from strongroom.base.errors import UsageError
 from strongroom.base.printable import printable
@@ -60,8 +61,7 @@ _PASSWORD: Final = re.compile(r":(?!//).*@", re.DOTALL)
 _HOW_S3: Final = "write s3://BUCKET/PREFIX?endpoint=https://HOST, or s3:HOST/BUCKET/PREFIX"
 
 
-@dataclass(frozen=True, slots=True)
-class FolderLocation:
+class FolderLocation(msgspec.Struct, frozen=True):
     """A folder of this machine."""
 
     text: str
@@ -72,8 +72,7 @@ class FolderLocation:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteLocation:
+class RemoteLocation(msgspec.Struct, frozen=True):
     """Where a storage daemon is: a socket's path, or address and port."""
 
     text: str
@@ -83,8 +82,7 @@ class RemoteLocation:
     repository: str
 
 
-@dataclass(frozen=True, slots=True)
-class SshLocation:
+class SshLocation(msgspec.Struct, frozen=True):
     """A path on a host that ssh reaches. user "" and port 0: as ssh's configuration says."""
 
     text: str
@@ -94,8 +92,7 @@ class SshLocation:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class SftpLocation:
+class SftpLocation(msgspec.Struct, frozen=True):
     """A folder behind SFTP. host: how ssh reaches it."""
 
     text: str
@@ -107,8 +104,7 @@ class SftpLocation:
         return self.host.path
 
 
-@dataclass(frozen=True, slots=True)
-class BucketLocation:
+class BucketLocation(msgspec.Struct, frozen=True):
     """Keys of a bucket that begin with a prefix. endpoint, region: "" for the environment's."""
 
     text: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from strongroom.engine.restore.options import MOST_DEFAULT_PROCESSES
 from strongroom.engine.scan.patterns import Patterns
@@ -24,8 +25,7 @@ class LiveDifference(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyOptions:
+class VerifyOptions(msgspec.Struct, frozen=True):
     """One comparison.
 
     root: absolute path of the tree. base: the snapshot's path that corresponds to `root`. subpath:
@@ -66,8 +66,7 @@ _UNKNOWN_EXTRA: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(msgspec.Struct, frozen=True):
     """Rows compared, bytes read of files, and differences by kind.
 
     knows_extra: False where extra entries were asked for, and the snapshot does not record what its

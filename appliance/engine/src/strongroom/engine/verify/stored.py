@@ -6,8 +6,9 @@ own; each once, however many files share it. Blocks are read in the order they a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from strongroom.base import clock
 from strongroom.base.errors import DamageError
@@ -23,8 +24,7 @@ _FETCHED_BLOCKS: Final = 16
 _MOST_NAMED: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class StoredReport:
+class StoredReport(msgspec.Struct, frozen=True):
     """What was read; damage: what was wrong, the first of it."""
 
     pages: int

@@ -21,9 +21,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
+import msgspec
 import numpy as np
 
 from strongroom.base.clock import elapsed_seconds
@@ -94,15 +94,14 @@ def verify(
     return _Verification(repository, snapshot, options, observer).run(show)
 
 
-@dataclass(slots=True)
-class _Level:
+class _Level(msgspec.Struct):
     """A directory on the path to the current one."""
 
     place: bytes
     is_wanted: bool
-    lost: set[bytes] = field(default_factory=set)
-    passed: set[bytes] = field(default_factory=set)
-    below: set[bytes] = field(default_factory=set)
+    lost: set[bytes] = set()
+    passed: set[bytes] = set()
+    below: set[bytes] = set()
     present: list[bytes] | None = None
     position: int = 0
 
@@ -236,7 +235,7 @@ class _Verification:
         if stat.S_ISDIR(row.mode):
             is_root = path == self._base
             place, name = (b"", b"") if is_root else split_path(self._place_of(path))
-            one = self._bare(replace(own, directory=place, names=name), set())
+            one = self._bare(msgspec.structs.replace(own, directory=place, names=name), set())
             if not (is_root and self._options.after_restore):
                 windows.add(place, one, set(), 0, is_new=False)
             self._lead_to(self._place_of(path))

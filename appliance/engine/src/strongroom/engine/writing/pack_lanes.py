@@ -19,10 +19,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
 from typing_extensions import Buffer
 
 from strongroom.base import clock
@@ -83,8 +83,7 @@ class PackTarget(Protocol):
         """A pack was stored. Raises StoreError."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneSettings:
+class LaneSettings(msgspec.Struct, frozen=True):
     """How one shard turns blocks into packs. compressions: what a block refers to by number."""
 
     compressions: tuple[Compression, ...]

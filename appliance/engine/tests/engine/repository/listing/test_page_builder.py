@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import replace
 from zlib import crc32
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from strongroom.engine.content.digests import BLOCK_ID_SIZE
 from strongroom.engine.repository.listing.page import MAX_PAGE_ROWS, encode_page

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from strongroom.base.errors import DamageError
 from strongroom.engine.content.digests import BLOCK_ID_SIZE

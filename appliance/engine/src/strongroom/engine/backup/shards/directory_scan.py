@@ -12,10 +12,11 @@ import os
 import stat
 from array import array
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from errno import ENOENT
 from functools import partial
 from typing import Any, Final
+
+import msgspec
 
 from strongroom.engine.backup.options import Treatment, Tuning
 from strongroom.engine.backup.own_repository import OwnRepository
@@ -75,8 +76,7 @@ _LOT_BYTES: Final = 4 << 20
 _LOT_WINDOWS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class ScanRules:
+class ScanRules(msgspec.Struct, frozen=True):
     """What is left out, when a row counts as unchanged, and how rows are stored.
 
     devices: the file systems to enter; None: all. recent_limit_ns: a row changed at or after this
@@ -92,19 +92,18 @@ class ScanRules:
     treatments: tuple[Treatment, ...] = ()
     tells_entries: bool = False
     allows_empty: bool = False
-    unsized: Mapping[int, bytes | None] = field(default_factory=dict)
+    unsized: Mapping[int, bytes | None] = {}
     own: OwnRepository | None = None
 
 
-@dataclass(slots=True)
-class _Attributes:
+class _Attributes(msgspec.Struct):
     """What some rows have besides stat columns."""
 
-    xattrs: dict[int, bytes] = field(default_factory=dict)
-    targets: dict[int, bytes] = field(default_factory=dict)
-    flags: dict[int, int] = field(default_factory=dict)
-    failures: list[UnreadableName] = field(default_factory=list)
-    unreadable: list[UnreadableName] = field(default_factory=list)
+    xattrs: dict[int, bytes] = {}
+    targets: dict[int, bytes] = {}
+    flags: dict[int, int] = {}
+    failures: list[UnreadableName] = []
+    unreadable: list[UnreadableName] = []
 
 
 class DirectoryScan:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from errno import ENOENT
 from typing import Final, Protocol
+
+import msgspec
 
 from strongroom.engine.backup.scanned_rows import VANISHED
 from strongroom.engine.backup.shards.messages import Settled
@@ -45,8 +46,7 @@ class Outbox(Protocol):
         """Send it soon."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkTask:
+class WorkTask(msgspec.Struct, frozen=True):
     """What a work is of, and how its rows are stored.
 
     number: the coordinator's, of the task. offers: whether the public files among the rows are
@@ -61,21 +61,19 @@ class WorkTask:
     treatments: bytes | None = None
 
 
-@dataclass(slots=True)
-class RowAttributes:
+class RowAttributes(msgspec.Struct):
     """What some rows have besides stat columns, by row.
 
     The scan adds the first three; the reader flags and extents of the files that it opens.
     """
 
-    xattrs: dict[int, bytes] = field(default_factory=dict)
-    targets: dict[int, bytes] = field(default_factory=dict)
-    flags: dict[int, int] = field(default_factory=dict)
-    extents: dict[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    xattrs: dict[int, bytes] = {}
+    targets: dict[int, bytes] = {}
+    flags: dict[int, int] = {}
+    extents: dict[int, Sequence[tuple[int, int]]] = {}
 
 
-@dataclass(slots=True)
-class ReadCounts:
+class ReadCounts(msgspec.Struct):
     """What was read of the changed rows; only the ContentReader counts.
 
     tallied_files: those that a ShardTally counted. deferred: rows that are left to others.
@@ -84,7 +82,7 @@ class ReadCounts:
     files: int = 0
     size_bytes: int = 0
     tallied_files: int = 0
-    deferred: list[int] = field(default_factory=list)
+    deferred: list[int] = []
 
 
 class DirectoryWork:
@@ -132,7 +130,7 @@ class DirectoryWork:
     def match(self, parent: Rows, matches: Sequence[int]) -> None:
         """Take content from `parent` where `matches` names a row of it."""
         # Most of its bytes are what was compared; this may wait for others to fill a block with it.
-        self._parent = replace(parent, stats=b"")
+        self._parent = msgspec.structs.replace(parent, stats=b"")
         self._matches = matches
         self.changed_rows = [row for row, place in enumerate(matches) if place < 0]
 

@@ -16,8 +16,9 @@ from memory, and how long those take says nothing of the server.
 from __future__ import annotations
 
 import mmap
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+
+import msgspec
 
 from strongroom.base import clock
 from strongroom.base.clock import SECOND_NS
@@ -52,8 +53,7 @@ _SHORTEST_SECONDS: Final = 50e-6
 QUICK, GIVEN, MOST, WAITS, TREE = BOUNDS = ("quick", "given", "most", "waits", "tree")
 
 
-@dataclass(slots=True)
-class _Kind:
+class _Kind(msgspec.Struct):
     """Operations of a kind: those since the last judgement, and the shortest mean wait so far.
 
     `lately_seconds`: what they waited together, of which less counts the longer it is ago.
@@ -77,8 +77,7 @@ class _Kind:
         return max(_SHORTEST_SECONDS, self.waited_seconds / self.operations)
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
+class _Trial(msgspec.Struct, frozen=True):
     """Half as many threads are tried.
 
     `threads`: before the first halving. `continues`: halve on while it helps. `helped`, `failed`:
@@ -187,11 +186,11 @@ class Pace:
         self._trial = None
         if has_helped:
             if trial.continues and self.threads > 1:
-                self._halve(replace(trial, helped=True))
+                self._halve(msgspec.structs.replace(trial, helped=True))
         elif trial.helped:
             self.threads *= 2
         elif trial.failed + 1 < _TRIALS and self.threads > 1:
-            self._halve(replace(trial, failed=trial.failed + 1))
+            self._halve(msgspec.structs.replace(trial, failed=trial.failed + 1))
         else:
             self.threads = trial.threads
             self._begin_anew()
@@ -202,7 +201,7 @@ class Pace:
         If none comes, what was crowded then is not a part of what waits now.
         """
         if trial.unreported + 1 < _MOST_UNKNOWN:
-            self._trial = replace(trial, unreported=trial.unreported + 1)
+            self._trial = msgspec.structs.replace(trial, unreported=trial.unreported + 1)
             return
         self._trial = None
         self._doubles = trial.continues and not trial.helped

@@ -15,8 +15,9 @@ import select
 import stat
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from strongroom.base import clock
 from strongroom.base.errors import SourceError
@@ -47,8 +48,7 @@ from strongroom.sources.source import Stream
 _REFILL_TASKS: Final = frozenset({4, 16})
 
 
-@dataclass(frozen=True, slots=True)
-class ShardSettings:
+class ShardSettings(msgspec.Struct, frozen=True):
     """What all shards of a backup have alike. keys: of the client that is written for."""
 
     tuning: Tuning

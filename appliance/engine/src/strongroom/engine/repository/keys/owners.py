@@ -8,10 +8,10 @@ under keys that are common to all clients.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
 from typing_extensions import Buffer
 
 from strongroom.base.errors import DamageError, KeyRightError
@@ -92,8 +92,8 @@ class ContentKeys(NamedTuple):
     chunker_seed: bytes
 
 
-@dataclass(frozen=True)
-class OwnerKeys:
+# dict: for what is derived once and kept.
+class OwnerKeys(msgspec.Struct, frozen=True, dict=True):
     """The keys of one owner's objects.
 
     own: of content that is not offered, for SHARED the common ones. secret: the client's, or the

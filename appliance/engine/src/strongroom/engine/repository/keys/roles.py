@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Protocol
 
+import msgspec
 from blake3 import blake3
 
 from strongroom.base import clock
@@ -55,12 +54,16 @@ class SealedHeader(Protocol):
         """The writer's public key."""
 
 
-class _Opener(ABC):
+# dict: for what is derived once and kept.
+class _Opener(msgspec.Struct, frozen=True, dict=True):
     """Opens the index and the footers of those owners whose keys it has."""
 
-    @abstractmethod
+    repository_id: bytes
+    restore_public: bytes
+
     def owner(self, owner: bytes) -> OwnerKeys:
         """The keys of a client's objects, or of SHARED ones; KeyRightError."""
+        raise NotImplementedError
 
     def footer_key(self, header: SealedHeader, pack_id: bytes) -> bytes:
         """The key of a pack's footer. KeyRightError."""
@@ -73,16 +76,13 @@ class _Opener(ABC):
         return object_key(self.owner(owner).index_key, prefix, label)
 
 
-@dataclass(frozen=True)
-class PutKey(_Opener):
+class PutKey(_Opener, frozen=True):
     """Adds and deduplicates as one client, but reads no content and no file names.
 
     name, generation: of the client, for display; what counts is its id. The generation is raised
     when the keys of a client must change.
     """
 
-    repository_id: bytes
-    restore_public: bytes
     verify_key: bytes
     client_id: bytes
     client_secret: bytes
@@ -128,14 +128,10 @@ class PutKey(_Opener):
         return (owner, name, generation) == (self.client_id, self.name, self.generation)
 
 
-@dataclass(frozen=True)
-class ApplianceKey(_Opener):
+class ApplianceKey(_Opener, frozen=True):
     """Makes put keys, signs, and reads every index and envelope, but no content or file names."""
 
-    repository_id: bytes
-    restore_public: bytes
     secret: bytes
-    _owners: dict[bytes, OwnerKeys] = field(default_factory=dict, repr=False, compare=False)
 
     can_read: ClassVar[bool] = False
 
@@ -194,6 +190,10 @@ class ApplianceKey(_Opener):
         return self._derive(b"appliance leases 1")
 
     @cached_property
+    def _owners(self) -> dict[bytes, OwnerKeys]:
+        return {}
+
+    @cached_property
     def _ids_key(self) -> bytes:
         return self._derive(b"client ids 1")
 
@@ -216,11 +216,10 @@ class ApplianceKey(_Opener):
         return derive_key(self.secret, self.repository_id, b"strongroom " + purpose)
 
 
-@dataclass(frozen=True)
-class RestoreKey(ApplianceKey):
+class RestoreKey(ApplianceKey, frozen=True):
     """Reads everything, and does all that the appliance key does."""
 
-    private: bytes = b""
+    private: bytes
 
     can_read: ClassVar[bool] = True
 
@@ -270,8 +269,7 @@ class PackKeys:
         return None
 
 
-@dataclass(frozen=True)
-class TicketKey(_Opener):
+class TicketKey(msgspec.Struct, frozen=True):
     """Reads the packs whose keys it has.
 
     index_keys: of the first part of an index object, by its name. content: the content keys of the
@@ -301,7 +299,7 @@ class TicketKey(_Opener):
         return self.receiver.verify_key
 
     def owner(self, owner: bytes) -> OwnerKeys:
-        """See `_Opener`; of the snapshot's client only those of content."""
+        """See `PutKey`; of the snapshot's client only those of content."""
         return self.content if owner == self.content.owner else self.receiver.owner(owner)
 
     def put_key(self, name: str, generation: int = 0) -> PutKey:
@@ -323,7 +321,7 @@ class TicketKey(_Opener):
         return found[0]
 
     def footer_key(self, header: SealedHeader, pack_id: bytes) -> bytes:
-        """See `_Opener`."""
+        """See `PutKey`."""
         found = self.packs.get(pack_id)
         if found is not None:
             return found[1]
@@ -332,7 +330,7 @@ class TicketKey(_Opener):
         return self.receiver.footer_key(header, pack_id)
 
     def index_object_key(self, name: str, owner: bytes, prefix: bytes, label: bytes) -> bytes:
-        """See `_Opener`."""
+        """See `PutKey`."""
         if owner != self.content.owner or owner == self.receiver.client_id:
             # Never by a key that the ticket brings: what opens is kept for jobs that write.
             return object_key(self.receiver.owner(owner).index_key, prefix, label)
@@ -362,7 +360,7 @@ def new_restore_key() -> RestoreKey:
 
 def restore_key(repository_id: bytes, private: bytes, secret: bytes) -> RestoreKey:
     """A restore key from its secrets; the public half is computed."""
-    return RestoreKey(repository_id, public_of(private), secret, private=private)
+    return RestoreKey(repository_id, public_of(private), secret, private)
 
 
 def required_restore_key(key: Key) -> RestoreKey:

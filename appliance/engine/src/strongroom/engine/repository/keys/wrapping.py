@@ -12,7 +12,9 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
 
 from strongroom.base import clock
 from strongroom.base.errors import DamageError, UnknownFormatError
@@ -25,8 +27,7 @@ _WRAP_HEAD = struct.Struct("<4sB3xIII16sqH")
 _stretching = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class Argon2Cost:
+class Argon2Cost(NamedTuple):
     """The cost of one passphrase guess."""
 
     memory_kib: int = 64 << 10
@@ -40,8 +41,7 @@ class Argon2Cost:
             raise DamageError(f"a wrapped key has an invalid cost ({self}); run check")
 
 
-@dataclass(frozen=True, slots=True)
-class WrapInfo:
+class WrapInfo(msgspec.Struct, frozen=True):
     """The fields of a wrapped key that need no passphrase."""
 
     label: str
