@@ -365,6 +365,24 @@ async def test_no_copy_hides_that_a_snapshot_is_of_another_client(director):
 
 
 @in_loop
+async def test_what_was_rewritten_without_some_files_is_no_copy(director):
+    agent = await director.with_agent(BASE)
+    made = await director.back_up(agent)
+    (record,) = await director.snapshots("main")
+    assert record.files > 0
+    rewritten = replace(record, storage="offsite", original=made, tags=("rewrite",))
+    add_snapshots(
+        director.service.context.catalog,
+        [
+            replace(rewritten, id="a" * 64, files=record.files - 1),
+            replace(rewritten, id="b" * 64, bytes=record.bytes - 1),
+        ],
+    )
+    with pytest.raises(ConflictError):
+        await director.service.snapshots.restorable(made, "offsite")
+
+
+@in_loop
 async def test_a_restore_may_name_the_storage(director):
     agent = await director.with_agent(BASE, pool="CopyTo = Offsite")
     made = await director.back_up(agent)

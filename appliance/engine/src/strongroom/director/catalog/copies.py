@@ -65,6 +65,9 @@ def other_copies(catalog: Catalog, record: Snapshot) -> list[Snapshot]:
         SNAPSHOTS.c.id != record.id,
         SNAPSHOTS.c.client == record.client,
         SNAPSHOTS.c.job == record.job,
+        # Not what was rewritten without some paths, which names the same backup.
+        SNAPSHOTS.c.files == record.files,
+        SNAPSHOTS.c.bytes == record.bytes,
         SNAPSHOTS.c.removed_ns == 0,
         SNAPSHOTS.c.false_reason == "",
     ]
