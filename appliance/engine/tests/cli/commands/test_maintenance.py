@@ -71,6 +71,16 @@ def test_check_finds_damage_and_repair_names_the_files(strongroom, folder):
     assert "nothing to repair" in strongroom("repair").stdout
 
 
+@pytest.mark.parametrize("kind", ["keys", "snapshots", "index", "leases", "tombstones", "tickets"])
+def test_what_a_file_server_leaves_in_a_folder_hinders_nothing(strongroom, folder, kind):
+    left = next(folder.glob(f"**/{kind}")) / ".nfs0001"
+    left.write_bytes(b"removed while open")
+    for words in (("check",), ("backup", str(folder / "tree")), ("snapshots",), ("prune",)):
+        strongroom(*words)
+    assert "nothing to repair" in strongroom("repair", "--dry-run").stdout
+    assert left.exists()
+
+
 def test_check_names_a_pack_that_is_gone(strongroom, folder):
     packs = [path for path in (folder / "repository" / "packs").rglob("*") if path.is_file()]
     packs[0].unlink()

@@ -86,6 +86,15 @@ def test_nothing_temporary_is_left(store, tmp_path):
     assert sorted(left) == sorted([NAME, "ab" * 16])
 
 
+def test_what_a_file_server_leaves_in_a_folder_is_no_object(store, tmp_path):
+    store.prepare()
+    for folder in ("tombstones", "packs/ab"):
+        place = tmp_path / "repository" / folder
+        place.mkdir(exist_ok=True)
+        (place / ".nfs0001").write_bytes(b"removed while open")
+        assert list(store.list(folder.partition("/")[0])) == []
+
+
 def test_what_was_left_behind_goes_after_a_day(store, tmp_path):
     store.prepare()
     old, young = (tmp_path / "repository" / "packs" / f"tmp.{name}" for name in ("old", "young"))

@@ -23,6 +23,7 @@ from strongroom.engine.stores.capabilities import own_capability
 from strongroom.engine.stores.direct_file import BUFFER_BYTES
 from strongroom.engine.stores.local_place import RESERVE, require_own_folder
 from strongroom.engine.stores.local_root import (
+    NOT_OBJECTS,
     TEMPORARY_PREFIX,
     LocalRoot,
     kind_folder,
@@ -304,7 +305,7 @@ class LocalStore:
         yield from infos.values()
 
     def _object_names(self, folder: bytes) -> set[bytes]:
-        return {name for name in self._names_in(folder) if not name.startswith(TEMPORARY_PREFIX)}
+        return {name for name in self._names_in(folder) if not name.startswith(NOT_OBJECTS)}
 
     def _infos(
         self, folder: bytes, names: set[bytes], only: bytes | None

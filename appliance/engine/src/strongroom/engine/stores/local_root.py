@@ -19,6 +19,9 @@ from strongroom.base.errors import (
 from strongroom.engine.stores.store import Kind, require_name
 
 TEMPORARY_PREFIX = b"tmp."
+# No object's name begins so. With a dot begin what file servers and desktops leave in any folder:
+# `.nfs0001` is a file that was removed while open, `.DS_Store` how a folder is shown.
+NOT_OBJECTS = (TEMPORARY_PREFIX, b".")
 
 _SPACE_REMEDY = "free space there, then run the same command again"
 _RIGHT_REMEDY = "give this user access to the repository's files, or run as its owner"

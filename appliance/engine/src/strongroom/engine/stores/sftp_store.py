@@ -39,7 +39,12 @@ from strongroom.engine.stores import sftp_client as sftp
 from strongroom.engine.stores.capabilities import own_capability
 from strongroom.engine.stores.gathered_writer import GatheredWriter
 from strongroom.engine.stores.local_place import require_no_others
-from strongroom.engine.stores.local_root import TEMPORARY_PREFIX, kind_folder, object_path
+from strongroom.engine.stores.local_root import (
+    NOT_OBJECTS,
+    TEMPORARY_PREFIX,
+    kind_folder,
+    object_path,
+)
 from strongroom.engine.stores.patience import PATIENCE_SECONDS, Patience
 from strongroom.engine.stores.place import SftpLocation
 from strongroom.engine.stores.sftp_client import (
@@ -462,7 +467,7 @@ class SftpStore:
         found: dict[str, ObjectInfo] = {}
         for entries in every:
             for name, attributes in entries:
-                if name.startswith(TEMPORARY_PREFIX) or (kind == "config" and name != b"config"):
+                if name.startswith(NOT_OBJECTS) or (kind == "config" and name != b"config"):
                     continue
                 if stat.S_ISREG(attributes.mode):
                     shown = os.fsdecode(name)
