@@ -27,6 +27,8 @@ def test_a_size_counts_in_1024(text, size_bytes):
         ["prune", "--grace", "1m"],
         ["prune", "--threads", "-1"],
         ["restore", "latest", "--in-place", "--workers", "257"],
+        ["check", "--processes", "257"],
+        ["prune", "--threads", "257"],
         ["find", "--type", "file,hat"],
         ["find", "--newer-than", "soon"],
         ["forget", "--keep-daily", "many"],

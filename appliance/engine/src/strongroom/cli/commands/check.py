@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes",
         metavar="N",
-        type=number(),
+        type=number(0, 256),
         default=0,
         help="number of checking processes (default: one per core, at most 8)",
     )

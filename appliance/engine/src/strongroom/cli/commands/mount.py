@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads",
         metavar="N",
-        type=number(1),
+        type=number(1, 256),
         default=1,
         help="requests answered at the same time (default: 1, fastest unless the store is slow)",
     )

@@ -67,7 +67,7 @@ def add_prune_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--threads",
         metavar="N",
-        type=number(),
+        type=number(0, 256),
         default=0,
         help="copying threads (default: one per core, at most 8)",
     )

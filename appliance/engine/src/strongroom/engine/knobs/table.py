@@ -15,6 +15,9 @@ LARGEST_DEFAULT_SHARDS: Final = 8
 MOST_SCAN_THREADS: Final = 64
 # A page of a listing holds about so many entries, which is what the directive Lru Size counts.
 ENTRIES_A_PAGE: Final = 8192
+# Each is started at once, and costs memory from then on.
+_MOST_PROCESSES: Final = 256
+_MOST_THREADS: Final = 1024
 
 _CLIENTS: Final = ("director.Client", "agent.Client")
 _OPTIONS: Final = ("Options",)
@@ -75,6 +78,7 @@ BACKUP_KNOBS: Final = (
         name="workers",
         kind="number",
         default=0,
+        most=_MOST_THREADS,
         unit="threads of one job",
         zero="each shard does it itself, with a thread where the store makes it wait",
         summary="How many threads compress, encrypt and store for one job, over all shards. "
@@ -93,6 +97,7 @@ BACKUP_KNOBS: Final = (
         name="scan_threads",
         kind="number",
         default=0,
+        most=_MOST_THREADS,
         unit="threads in each shard",
         zero=f"1 to {MOST_SCAN_THREADS}, found while it runs",
         summary="How many files and directories are examined at once in each shard. More than one "
@@ -114,6 +119,7 @@ BACKUP_KNOBS: Final = (
         name="shards",
         kind="number",
         default=0,
+        most=_MOST_PROCESSES,
         unit="processes of one job",
         zero=f"one a core, at most {LARGEST_DEFAULT_SHARDS}",
         summary="How many processes share the work of one job. Directories, and parts of large "
