@@ -18,9 +18,10 @@ from kit.tiny_backup import CHEAP, back_up
 from kit.virtual_time import ShiftedTime
 from strongroom.base.errors import ConflictError
 from strongroom.base.progress import NullProgress
+from strongroom.director.catalog.copies import uncopied_snapshots
 from strongroom.director.catalog.incidents import open_incidents
 from strongroom.director.catalog.snapshots import add_snapshots
-from strongroom.director.catalog.tables import SNAPSHOTS
+from strongroom.director.catalog.tables import GONE, SNAPSHOTS
 from strongroom.director.metrics import repository_metrics
 from strongroom.director.results.runs import Run
 from strongroom.director.results.snapshots import RestoreRequest, Snapshot, SnapshotFilter
@@ -380,6 +381,27 @@ async def test_what_was_rewritten_without_some_files_is_no_copy(director):
     )
     with pytest.raises(ConflictError):
         await director.service.snapshots.restorable(made, "offsite")
+
+
+@in_loop
+async def test_a_copy_that_lacks_content_is_made_again(director):
+    """After a repair of the second storage; both are there then, and the better one is taken."""
+    agent = await director.with_agent(BASE, pool="CopyTo = Offsite")
+    made = await director.back_up(agent)
+    await director.look()
+    (copy,) = await director.snapshots("offsite")
+    catalog = director.service.context.catalog
+    catalog.change(
+        update(SNAPSHOTS).where(SNAPSHOTS.c.id == copy.id).values(removed_ns=1, removed_reason=GONE)
+    )
+    repaired = replace(copy, id="c" * 64, errors=1, server_ns=copy.server_ns + 1)
+    add_snapshots(catalog, [repaired])
+    (record,) = await director.snapshots("main")
+    assert uncopied_snapshots(catalog, record.pool, "offsite", "main") == [record]
+    again = replace(copy, id="d" * 64)
+    add_snapshots(catalog, [again])
+    assert uncopied_snapshots(catalog, record.pool, "offsite", "main") == []
+    assert await director.service.snapshots.restorable(made, "offsite") == again
 
 
 @in_loop

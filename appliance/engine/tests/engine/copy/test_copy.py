@@ -159,6 +159,20 @@ def test_a_copy_of_a_copy_is_still_the_same_snapshot(source, target, tmp_path):
     assert source.stored_objects() == before
 
 
+def test_what_a_repair_took_from_a_copy_is_copied_again(source, target, tmp_path):
+    target(*copy_words(source))
+    largest = max(target.repository.glob("packs/*/*"), key=lambda path: path.stat().st_size)
+    largest.unlink()
+    target("repair")
+    lacking = {one["id"] for one in target.objects("snapshots") if one["errors"]}
+    assert lacking
+    copied = [one for one in target.objects(*copy_words(source)) if one["type"] == "copied"]
+    assert len(copied) == len(lacking)
+    assert not {one["id"] for one in copied} & lacking
+    target("restore", copied[-1]["id"], "--target", str(tmp_path / "out"), "--verify")
+    assert [one["type"] for one in target.objects(*copy_words(source))] == ["skipped"] * 3
+
+
 def test_the_same_repository_is_refused(source):
     source(*copy_words(source), exit_code=UsageError.exit_code)
 

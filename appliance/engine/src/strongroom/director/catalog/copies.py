@@ -22,8 +22,16 @@ def identity_of(table: FromClause) -> ColumnElement[str]:
     return case((table.c.original == "", table.c.id), else_=table.c.original)
 
 
-# What a snapshot says that it is a copy of, its client has written: it speaks of no other's.
-_IDENTITY = tuple_(identity_of(SNAPSHOTS), SNAPSHOTS.c.client)
+def _equal_in_copies(table: FromClause) -> tuple[ColumnElement[Any], ...]:
+    """What a snapshot and its copies have alike.
+
+    What a snapshot says that it is a copy of, its client has written: it speaks of no other's. A
+    copy that a repair has replaced has more errors, and lacks content.
+    """
+    return identity_of(table), table.c.client, table.c.errors
+
+
+_IDENTITY = tuple_(*_equal_in_copies(SNAPSHOTS))
 
 
 class Backlog(NamedTuple):
@@ -58,7 +66,10 @@ def newest_copied_ns(catalog: Catalog, pool: str, target: str) -> int:
 
 
 def other_copies(catalog: Catalog, record: Snapshot) -> list[Snapshot]:
-    """What is the same backup as a snapshot and is there, elsewhere, the newest copy first."""
+    """What is the same backup as a snapshot and is there, elsewhere.
+
+    Those with the fewest errors first, and of these the newest.
+    """
     identity = record.original or record.id
     wanted = [
         or_(SNAPSHOTS.c.id == identity, SNAPSHOTS.c.original == identity),
@@ -71,7 +82,8 @@ def other_copies(catalog: Catalog, record: Snapshot) -> list[Snapshot]:
         SNAPSHOTS.c.removed_ns == 0,
         SNAPSHOTS.c.false_reason == "",
     ]
-    return snapshots_of(catalog, wanted, SNAPSHOTS.c.server_ns.desc())
+    found = snapshots_of(catalog, wanted, SNAPSHOTS.c.server_ns.desc())
+    return sorted(found, key=lambda one: one.errors)
 
 
 def restorable(catalog: Catalog, beginning: str, storage: str = "") -> Snapshot:
@@ -102,9 +114,9 @@ def _present(pool: str, target: str) -> list[Any]:
 
 
 def _at(target: str) -> Any:
-    """The identities of what is, or was, at a storage, with their clients."""
+    """The same of what is, or was, at a storage."""
     there = SNAPSHOTS.alias("there")
-    return select(identity_of(there), there.c.client).where(
+    return select(*_equal_in_copies(there)).where(
         and_(
             there.c.storage == target,
             there.c.false_reason == "",

@@ -56,7 +56,7 @@ def _selected(
     kind = job.selection_type or "PoolUncopiedJobs"
     present = present_snapshots(context.catalog, storage=record.storage)
     there = present_snapshots(context.catalog, storage=target)
-    copied = {(one.original, one.client) for one in there}
+    copied = {(one.original, one.client, one.errors) for one in there}
     pattern = re.compile(job.selection_pattern or ".*")
     tests: dict[str, Callable[[Snapshot], object]] = {
         "PoolUncopiedJobs": lambda one: one.pool == record.pool,
@@ -67,7 +67,7 @@ def _selected(
         known = ", ".join(tests)
         raise UsageError(f"a copy job selects by {known}, not by {kind}: Strongroom has no volumes")
     chosen = [one for one in present if tests[kind](one)]
-    return [one for one in chosen if (one.original or one.id, one.client) not in copied]
+    return [one for one in chosen if (one.original or one.id, one.client, one.errors) not in copied]
 
 
 class EnteredCopies(NamedTuple):

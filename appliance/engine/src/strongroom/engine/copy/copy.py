@@ -71,10 +71,13 @@ def identity(repository: Repository, snapshot: Snapshot) -> str:
 
 
 def _alike(repository: Repository, snapshot: Snapshot) -> tuple[object, ...]:
-    """Equal for a snapshot and its copies, not for one that was tagged or rewritten since."""
+    """Equal for a snapshot and its copies, not for one that was tagged or rewritten since.
+
+    Nor for one that a repair has replaced: it lacks content, which counts as errors.
+    """
     listing = snapshot.listing
     of = (snapshot.host, frozenset(snapshot.tags), listing.row_count, listing.content_bytes)
-    return (identity(repository, snapshot), *of)
+    return (identity(repository, snapshot), *of, snapshot.error_count)
 
 
 def to_be_copied(
