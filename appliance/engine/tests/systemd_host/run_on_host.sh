@@ -82,7 +82,8 @@ start() {
 }
 
 if [ "$suite" = here ]; then root_of_this_machine; else overlay_of_suite; fi
-unit trial /bin/true
+# One of the steps backs up a device.
+unit trial "mknod /trial c 1 3"
 start trial 60
 [ "$result" = 0 ] || cannot "systemd-nspawn cannot start a host here: $(tail -5 "$work/console.log")"
 
