@@ -48,6 +48,13 @@ def test_the_readme_names_the_two_commands():
     assert "make test" in text
 
 
+def test_each_change_begins_with_its_kind():
+    kinds = re.findall(r"`([A-Z]\w+)`", (PROJECT / "changelog" / "README.md").read_text("utf-8"))
+    assert len(kinds) == 5
+    for change in (PROJECT / "changelog" / "unreleased").iterdir():
+        assert change.read_text("utf-8").partition(": ")[0] in kinds, change.name
+
+
 def test_every_page_says_for_whom_it_is():
     for page in DOCUMENTS.rglob("*.md"):
         if page != DOCUMENTS / "index.md":
