@@ -51,7 +51,7 @@ def test_the_readme_names_the_two_commands():
 def test_each_change_begins_with_its_kind():
     kinds = re.findall(r"`([A-Z]\w+)`", (PROJECT / "changelog" / "README.md").read_text("utf-8"))
     assert len(kinds) == 5
-    for change in (PROJECT / "changelog" / "unreleased").iterdir():
+    for change in (PROJECT / "changelog" / "unreleased").glob("*.md"):
         assert change.read_text("utf-8").partition(": ")[0] in kinds, change.name
 
 

@@ -120,7 +120,7 @@ def test_a_store_that_breaks_promises_is_refused(make_daemon, tmp_path, monkeypa
             make_daemon(bucket=server.text())
 
 
-def test_what_agents_store_in_a_locked_repository_is_locked(make_daemon, object_store, open_as):
+def test_what_agents_store_in_a_locked_repository_is_locked(make_daemon, object_store):
     place = object_store.place("daemon", "locked-behind-daemon")
     rule = LockRule(86400, "compliance")
     with closing(S3Store(place)) as store:
