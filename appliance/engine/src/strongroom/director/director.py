@@ -184,16 +184,16 @@ class Director:
         await self._forget_old_rows()
 
     async def _forget_old_rows(self) -> None:
-        """Once a day remove from the catalog what no one needs any more. Raises CatalogError.
+        """Remove from the catalog what no one needs any more. Raises CatalogError.
 
-        Not while the clock is not trusted; runs and snapshots not where an Admin job does it by
-        `expire runs`.
+        Tokens each time; runs and snapshots once a day, unless an Admin job does it by `expire
+        runs`. Nothing while the clock is not trusted.
         """
-        now = clock.elapsed_seconds()
-        if self.context.guard.obstacle or now < self._forget_at:
+        if self.context.guard.obstacle:
             return
         if tokens := await self.context.ask(remove_old_tokens, clock.now_ns() - TOKENS_KEPT_NS):
             _log.info("%d tokens that ended long ago were removed from the catalog", tokens)
+        now = clock.elapsed_seconds()
         jobs = self.configuration.jobs.values()
         is_done_by_job = any(
             command.lower().split()[:2] == ["expire", "runs"]
@@ -201,7 +201,7 @@ class Director:
             for script in job.run_scripts
             for command in script.console_commands
         )
-        if is_done_by_job:
+        if is_done_by_job or now < self._forget_at:
             return
         self._forget_at = now + FORGET_SECONDS
         before_ns = clock.now_ns() - KEPT_NS
